@@ -58,7 +58,7 @@ func (a *apiClient) doGraphQL(ctx context.Context, token, query string, variable
 // ingestEvent is an event in the form of the GraphQL input IngestEvent.
 type ingestEvent map[string]any
 
-// userEvent returns the event in which the user with the key who does a mutation, given by its name and input.
+// userEvent returns the event of a mutation by a user. who is the key of the user, and mutation the name of the mutation.
 func userEvent(who, mutation string, input map[string]any) ingestEvent {
 	return ingestEvent{"as": "user:" + who, "do": map[string]any{mutation: input}}
 }

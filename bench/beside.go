@@ -46,8 +46,8 @@ func (b *bench) serverAndRedisCPUTime(server *program) (time.Duration, error) {
 	return ours + redis, err
 }
 
-// processorsForOtherWork returns how many processors were busy with work other than the reads. alone is a measurement in which there
-// were only reads: each read is taken to use as much processor time as there.
+// processorsForOtherWork returns how many processors were busy with work other than the reads. It assumes that a read takes as much
+// processor time as in alone, which is a measurement with reads only.
 func (e cpuUsage) processorsForOtherWork(alone cpuUsage) float64 {
 	if alone.answerCount == 0 {
 		return 0

@@ -74,8 +74,8 @@ func (g *groupConversation) recordPushedCount(i int, payload []byte, at time.Tim
 	g.pushedByMember[i].counts = append(g.pushedByMember[i].counts, pushedUnreadCount{value, at})
 }
 
-// sendMessagesUntilCanceled lets every talker send a message once per interval, which is every, until ctx ends. The talkers are spread
-// over the interval. With interval 0 each talker sends its next message as soon as the last one is answered.
+// sendMessagesUntilCanceled lets each talker send one message in each interval, until ctx ends. every is the length of the interval, over
+// which the talkers are spread. If it is 0, each talker sends its next message as soon as the last one is answered.
 func (g *groupConversation) sendMessagesUntilCanceled(ctx context.Context, every time.Duration) error {
 	start := time.Now()
 	errs := make([]error, g.senderCount)

@@ -29,8 +29,8 @@ type writtenRows struct {
 	rows      [][]any
 }
 
-// insertBaseline measures the floor of a load, which is one round of events for ingest: it inserts the rows that the load has written
-// again, once in each round, into an empty database.
+// insertBaseline measures the floor of a load, which is one round of events for ingest: in each round it inserts the rows of one load
+// into an empty database.
 type insertBaseline struct {
 	driver               string       // the SQL driver: "sqlite" or "pgx"
 	loadDatabase         *database.DB // the database that the load writes to
@@ -137,7 +137,8 @@ func (f *insertBaseline) measureRound(ctx context.Context) (err error) {
 	return nil
 }
 
-// insertBatch inserts a share of the rows of every table in one transaction: number batch of as many equal shares as batches says.
+// insertBatch inserts a share of the rows of every table in one transaction. batches is the number of shares, and batch the index of
+// this one.
 func (f *insertBaseline) insertBatch(ctx context.Context, twin *database.DB, batch, batches int) error {
 	tx, err := twin.BeginTx(ctx, nil)
 	if err != nil {

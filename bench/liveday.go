@@ -66,8 +66,8 @@ func (b *bench) checkShowDayBoards(ctx context.Context) (err error) {
 	return nil
 }
 
-// compareBoards starts a server and compares the live boards of some viewers with the boards that follow from the first shows of the
-// day, which were imported: shows is how many. If flush is set, it does so once more after Redis has lost all data.
+// compareBoards starts a server and compares the live boards of a sample of viewers with the imported shows, which are the first shows
+// of the day. shows is how many were imported. If flush is set, it compares once more after Redis has lost all data.
 func (b *bench) compareBoards(ctx context.Context, p installation, d *livetest.ShowDay, shows int, flush bool) error {
 	server, err := p.start(ctx)
 	if err != nil {

@@ -101,7 +101,7 @@ func (t loadTarget) loadConnection(ctx context.Context, first int, deadline time
 	reader := bufio.NewReaderSize(conn, 16<<10)
 	latencies = make([]time.Duration, 0, 1<<14)
 	if err := conn.SetDeadline(deadline.Add(answerTimeout)); err != nil {
-		return nil, cmp.Or(ctx.Err(), err) // if ctx has ended, its end has closed the connection
+		return nil, cmp.Or(ctx.Err(), err) // the connection is closed when ctx ends
 	}
 	sent := time.Now()
 	for turn := first; sent.Before(deadline); turn++ {
@@ -203,7 +203,7 @@ func readChunkLength(reader *bufio.Reader) (int, error) {
 	return int(length), err
 }
 
-// newSample makes a sample of the sorted latencies of answers or events, which took this time together.
+// newSample makes a sample of the sorted latencies of answers or events, all of which came in the time took.
 func newSample(sorted []time.Duration, took time.Duration) sample {
 	return sample{
 		ratePerSecond: float64(len(sorted)) / took.Seconds(), latencyP50: percentile(sorted, 50), latencyP99: percentile(sorted, 99), serverCPUPerAnswer: -1, bytesPerSocketOrEntry: nan,

@@ -41,7 +41,7 @@ const rowSkippedByQuick = "everyone"
 type options struct {
 	quick, keepDataFolder    bool     // small and short; keep the folder with the logs and the data
 	chartsOnly               bool     // only draw the charts again from the results
-	rounds                   int      // how often each program has its turn: the time for which it is measured
+	rounds                   int      // how many turns each program has: it is measured in its turns
 	turnSeconds              float64  // the length of a turn, in seconds
 	connections              int      // how many connections the load generator keeps busy
 	socketCount              int      // how many sockets the row sockets opens

@@ -26,10 +26,10 @@ func (p *process) launch() error {
 	return nil
 }
 
-// residentBytes would return the memory of a process that is in use.
+// residentBytes returns an error: the memory of a process is read only on Linux.
 func residentBytes(int) (int64, error) { return 0, errNotLinux }
 
-// processorTime would return the processor time that a process has used so far.
+// processorTime returns an error: the processor time of a process is read only on Linux.
 func processorTime(int) (time.Duration, error) { return 0, errNotLinux }
 
 var sourceAddresses = []string{"127.0.0.1"} // addresses of loopback to connect from

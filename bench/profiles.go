@@ -18,7 +18,7 @@ import (
 
 const (
 	profileSeconds      = 1  // the length of a CPU profile, in seconds
-	linesPerProfileList = 30 // functions in each of the two lists as which a profile is written
+	linesPerProfileList = 30 // functions in each of the two lists of a profile's text
 )
 
 // profiler keeps one CPU profile of our servers for each measurement: the profile of the busiest second. A nil profiler keeps

@@ -166,7 +166,7 @@ func (b *bench) startMercurius(ctx context.Context, processes int) (*program, er
 	}, readyWhenListening)
 }
 
-// errNodeJSMissing means that a peer in JavaScript cannot run on this machine, so that its rows are not measured.
+// errNodeJSMissing means that a peer in JavaScript cannot run on this machine. It is not measured then.
 var errNodeJSMissing = errors.New("node and npm are not installed")
 
 // installMercurius lets npm fetch the packages of the Node peer if they are not there.

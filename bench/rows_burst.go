@@ -105,7 +105,7 @@ func (b *bench) runBurstRounds(ctx context.Context, _ installation, server *prog
 }
 
 // startCPUTimer begins to measure the processor time of a process. The function each returns the processor time since then, divided by
-// n; it is negative if the time is not known.
+// n; it is negative if the time is not known or n is 0.
 func startCPUTimer(pid int) (each func(n int) time.Duration) {
 	before, err := processorTime(pid)
 	return func(n int) time.Duration {
@@ -123,7 +123,7 @@ func (s sample) withServerCPU(each time.Duration) sample {
 	return s
 }
 
-// newRateSample returns a sample with the rate of a number of events that together took the time took.
+// newRateSample returns a sample with the rate of a number of events that together took this time.
 func newRateSample(events int, took time.Duration) sample {
 	one := newSample([]time.Duration{took}, took)
 	one.ratePerSecond = float64(events) / took.Seconds()

@@ -46,8 +46,8 @@ type incrementStrategy struct {
 	results      series                                 // samples of the additions
 }
 
-// measureIncrementStrategies measures three ways to raise a counter that many clients raise at once: our script, a lock key, and WATCH.
-// They are the row "locks" of the results.
+// measureIncrementStrategies measures the row locks: three ways to raise a counter that many clients raise at once. They are our script,
+// a lock key, and WATCH.
 func (b *bench) measureIncrementStrategies(ctx context.Context) (err error) {
 	p, err := b.newInstallation("locks", locksRedisDB)
 	if err != nil {
@@ -100,7 +100,8 @@ func (b *bench) measureIncrementStrategies(ctx context.Context) (err error) {
 	return nil
 }
 
-// runClients lets lockClients clients add messages for a while, each client one after the other. It returns a sample of the additions.
+// runClients lets lockClients clients add messages for a while. Each client adds one message after the other. It returns a sample of the
+// additions.
 func (w *incrementStrategy) runClients(ctx context.Context, length time.Duration) (sample, error) {
 	start := time.Now()
 	latencies, errs := make([][]time.Duration, lockClients), make([]error, lockClients)

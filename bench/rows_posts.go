@@ -18,7 +18,7 @@ import (
 const (
 	postAuthorCount       = 2000                   // how many authors share the posts
 	rawRowsPerTransaction = 20_000                 // rows of one transaction: as many as in a batch of an import
-	rawRowsPerInsert      = 200                    // rows of one INSERT of several rows
+	rawRowsPerInsert      = 200                    // rows of each INSERT
 	firstPostTime         = "2025-01-01T00:00:00Z" // the time of the first post
 	postInterval          = 7 * time.Millisecond   // from one post to the next
 	importPostsLabel      = "import of posts"      // names the measurement in the report

@@ -90,7 +90,8 @@ func (b *bench) measureEngineWrites(ctx context.Context, engine sqlEngine, more 
 	return more(ctx, engine, server)
 }
 
-func (b *bench) runWriteRounds(ctx context.Context, server *program, engine sqlEngine) error { // measures and reports one engine
+// runWriteRounds measures the rounds of one engine and reports them.
+func (b *bench) runWriteRounds(ctx context.Context, server *program, engine sqlEngine) error {
 	size := b.sizes.eventsPerBurst
 	people := size / 10
 	b.printProgress("writes: seeding %s people on %s", formatThousands(int64(people)), engine.name)
@@ -385,8 +386,7 @@ func measureShowStartPushes(ctx context.Context, a *apiClient, followers *socket
 	}
 	shows, err := a.ingest(ctx, planned)
 	if err == nil {
-		// Some jobs wait for long: each new show has one for its planned time, and each show that was started before has one for its
-		// planned time and one for its end.
+		// Some jobs wait for long: each new show has one for its planned time, and each show started before has this and one for its end.
 		err = a.waitForJobsDownTo(ctx, len(shows)+2*started)
 	}
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"tidings/services/live/livetest"
 )
 
-// dataSizes says how much data the rows make that have an installation of their own.
+// dataSizes says how much data is made by the rows that have an installation of their own.
 type dataSizes struct {
 	manyUsers, fewUsers    int                  // users in a database with many, and in one with few, for publishing to all of them
 	onlineUsers            int                  // how many users of each of these databases have a socket

@@ -148,7 +148,7 @@ func (l *Loader) PostsAndUsers(ctx context.Context, ids []services.PostID, numbe
 			authors = append(authors, post.Author)
 		}
 	}
-	if len(authors) > 0 { // this reads nothing: the authors came with the posts
+	if len(authors) > 0 { // most often this reads nothing, because the authors came with the posts
 		more, err := l.Users(ctx, authors)
 		if err != nil {
 			return nil, nil, err

@@ -10,7 +10,7 @@ import (
 )
 
 // labels has the labels that the response has read, and the objects that RecordObjects has recorded. When the label of one object is
-// read, the labels of all recorded objects of its type are read too.
+// read, the labels of all objects of its type that responseObjects returns are read too.
 type labels struct {
 	labelByObject Batch[services.Object, services.Label]
 

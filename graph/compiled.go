@@ -120,8 +120,8 @@ func AppendKey(to []byte, field *ast.Field) []byte {
 }
 
 // ExpandFragments returns the fields of a selection of a type, those of its fragments among them. expanded is false if the selection
-// has a directive, which may depend on a variable, or two fields of one key, which may need a merge. implementors are the type and the interfaces and unions
-// that it belongs to. Fragments on other types are left out.
+// has a directive, which may depend on a variable, or two fields of one key, which may need a merge. implementors are the type and
+// the interfaces and unions that it belongs to. Fragments on other types are left out.
 func ExpandFragments(implementors []string, selected ast.SelectionSet) (fields []*ast.Field, expanded bool) {
 	known := map[string]bool{}
 	var add func(selected ast.SelectionSet) bool

@@ -60,7 +60,7 @@ func (f *faultyResolvers) PostConnection() PostConnectionResolver {
 	return faultyConnection{faultyResolvers: f}
 }
 
-// faultyQuery has the resolvers of queries that the tests need, some of which fail.
+// faultyQuery has the resolver of the viewer, which may fail.
 type faultyQuery struct {
 	QueryResolver
 	*faultyResolvers
@@ -70,7 +70,7 @@ func (f faultyQuery) Viewer(context.Context) (*Viewer, error) {
 	return NewViewer(1, "ann"), f.failureOf("viewer", "")
 }
 
-// faultyViewer has the resolvers of the viewer that the tests need, some of which fail.
+// faultyViewer has the resolvers of user and homeFeed, which may fail.
 type faultyViewer struct {
 	ViewerResolver
 	*faultyResolvers
@@ -99,7 +99,7 @@ func (f faultyViewer) HomeFeed(_ context.Context, _ *Viewer, first *int, _ *stri
 	return page, f.failureOf("homeFeed", "")
 }
 
-// faultyPost has the resolvers of posts that the tests need, some of which fail.
+// faultyPost has the resolvers of viewerCanEdit, likeCount and parent, which may fail.
 type faultyPost struct {
 	PostResolver
 	*faultyResolvers

@@ -9,10 +9,10 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// NewSchema returns the schema that gqlgen has generated (NewExecutableSchema), with an Exec of our own: it runs compiled operations, and
-// does without a table. For each operation the generated Exec builds, by reflection, this table of the functions that read inputs. Only
-// graphql.UnmarshalInputFromContext uses it, and no code here calls that. Building the table takes 12 us for each operation that is not
-// compiled. That is more than parsing, validating and executing `{ __typename }` take together.
+// NewSchema returns the schema of NewExecutableSchema, which gqlgen has generated, with an Exec of our own. Our Exec runs compiled
+// operations. The generated Exec builds, for each operation and by reflection, a table of the functions that read inputs. Only
+// graphql.UnmarshalInputFromContext uses this table, and no code here calls that function, so our Exec does not build it. Building it
+// takes 12 us for each operation that is not compiled: more than parsing, validating and executing `{ __typename }` take together.
 func NewSchema(cfg Config) graphql.ExecutableSchema {
 	return compilingSchema{NewExecutableSchema(cfg).(*executableSchema), NewPlanCache(compileOperation)}
 }
@@ -34,7 +34,7 @@ func compileOperation(operation *ast.OperationDefinition) *selection[root] {
 // TestExecIsTheGeneratedOneWithoutTheTable then fails.
 type compilingSchema struct {
 	*executableSchema
-	compiledOperations *PlanCache[*selection[root]] // nil for an operation that is not compiled
+	compiledOperations *PlanCache[*selection[root]] // the plan of an operation that is not compiled is nil
 }
 
 // Exec executes the operation of the context. It answers a compiled operation by its selection. Any other operation goes to the

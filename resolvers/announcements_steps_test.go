@@ -12,7 +12,7 @@ import (
 	"tidings/services/sql"
 )
 
-// publish publishes an announcement. Like each method below it is a step: it does something on a node and does the same in the model.
+// publish is a step, as is each method below: it does something on a node and does the same in the model. It publishes an announcement.
 func (m *announcementsModel) publish() {
 	n := m.drawNode()
 	e := &modelAnnouncement{}

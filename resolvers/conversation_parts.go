@@ -15,8 +15,8 @@ import (
 // conversationParts are the parts of conversations that are read beside their states. They are gathered for all conversations of a
 // response, and then read together. A part may be in it twice: the loader reads it once.
 type conversationParts struct {
-	messages []services.MessageID // the messages to read
-	members  []chat.MembersPage   // the pages of members to read
+	messages []services.MessageID
+	members  []chat.MembersPage
 }
 
 // add adds the parts of a conversation that some fields select. It ignores a wrong argument: the field itself reports it. It computes

@@ -15,7 +15,7 @@ import (
 // can be combined. first is a pointer, because it matters whether the client has given it: then it is an error to give last too.
 type feedArguments struct {
 	first                    *int    // the number of posts
-	after, lastID, newerThan *string // a cursor or a post that the page begins below, and a post that it goes up from
+	after, lastID, newerThan *string // below the cursor after or the post lastID, or above the post newerThan
 	last                     *int    // the number of posts directly above the cursor in before
 	before                   *string // a cursor
 }

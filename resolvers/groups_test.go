@@ -73,12 +73,11 @@ func (a *testAPI) wantNoSuchUserError(what string, got apiAnswer, argument, key 
 	}
 }
 
-// waysToAddBob are the ways in which a user, the adder, can put bob into a conversation. asked is the argument that names bob.
-// direct is set for a DIRECT conversation, to which no policy applies.
+// waysToAddBob are the ways in which a user, the adder, can put bob into a conversation.
 var waysToAddBob = []struct {
 	name, asked string                                   // asked is the argument that names bob
-	direct      bool                                     // the conversation is DIRECT
-	take        func(a *testAPI, adder string) apiAnswer // lets the adder add bob
+	direct      bool                                     // the conversation is DIRECT: no policy applies to it
+	take        func(a *testAPI, adder string) apiAnswer // lets the adder try it
 }{
 	{"createConversation GROUP", "memberIds", false, func(a *testAPI, adder string) apiAnswer {
 		return a.tryCreateConversation(adder, "GROUP", "other", "bob")

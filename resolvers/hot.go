@@ -42,11 +42,11 @@ type hotPlan struct {
 	subscriptionField *ast.Field // the one field of a subscription; nil for a query
 }
 
-// hotPlanPart is one field of the viewer, or the field of a subscription. Its key is the field's key in the answer, with the colon.
-// write is called only after read, if there is one, has succeeded.
+// hotPlanPart is one field of the viewer, or the field of a subscription. write is called only after read, if there is one, has
+// succeeded.
 type hotPlanPart struct {
 	joint   jointKind                               // how the part can be read for several viewers at once
-	field   *ast.Field                              // the field of a page, whose arguments say whether the page is read jointly; nil for other parts
+	field   *ast.Field                              // of a page: its arguments say whether the page is read jointly; nil for other parts
 	jsonKey []byte                                  // the field's key in the answer, with the colon
 	write   func(to []byte, c *hotPartValue) []byte // appends the value of the part
 	// read reads the value of the part; nil if there is nothing to read.

@@ -19,7 +19,7 @@ import (
 // no relation.
 type shownBoard struct {
 	live.Board
-	readAt      time.Time                             // when the page was read
+	readAt      time.Time
 	relations   map[services.UserID]services.Relation // of the hosts; nil if they are not requested
 	labels      map[services.Object]services.Label    // of the shows; nil if they are not requested
 	hasReminder map[services.PostID]bool              // of the shows; nil if they are not requested

@@ -18,7 +18,7 @@ type jointRequest = struct {
 	Operation any                                                 // the result of Joint: a *jointPlan
 	Text      []byte                                              // the answer is appended to it
 	OK        bool                                                // the request was answered
-	Else      func(ctx context.Context, to []byte) ([]byte, bool) // answers the request if OK is false; nil for HotAnswer
+	Else      func(ctx context.Context, to []byte) ([]byte, bool) // answers the request if OK is false; nil: HotAnswer does
 }
 
 // jointKind says how a part is read for several viewers at once.
@@ -101,7 +101,8 @@ type jointReads struct {
 	badgeUsers    []services.UserID
 	feedRequests  []feed.NewestRequest
 	boardRequests []live.FirstPageRequest
-	// badgeParts, feedParts and boardParts have the part for each entry of badgeUsers, feedRequests and boardRequests.
+	// badgeParts, feedParts and boardParts have the part for each entry of badgeUsers, feedRequests and boardRequests, in the same
+	// order.
 	badgeParts, feedParts, boardParts []jointPart
 }
 
@@ -220,7 +221,7 @@ func (h *hotOperationSchema) answerBadgesFromFacts(p *hotPlan, viewer *graph.Vie
 	}
 }
 
-// cachedViewer returns the user of the request's token from memory, where Resolver.viewer may read or create the user. It is nil if this
+// cachedViewer returns the user of the request's token without a read; Resolver.viewer may read or create the user. It is nil if this
 // node does not know the user's ID, if the token is refused, or if the host application observes a user.
 func (h *hotOperationSchema) cachedViewer(ctx context.Context) *graph.Viewer {
 	if services.Observed(ctx) {
@@ -264,5 +265,5 @@ func freePartValues(contents *[]hotPartValue) {
 	partValuesPool.Put(contents)
 }
 
-// partValuesPool has the memory of part values whose answers are written. takePartValues takes it from here.
+// partValuesPool has the memory that freePartValues gave back, for takePartValues.
 var partValuesPool = sync.Pool{New: func() any { return new([]hotPartValue) }}

@@ -29,13 +29,13 @@ func (t createdIDsByKind) idOfKind(kind string, i int) string {
 	return "post:0000000000001"
 }
 
-// kindOfEvent is a kind of event: make makes its i-th event.
+// kindOfEvent is a kind of event, of which a test makes as many as it needs.
 type kindOfEvent struct {
-	name string                                // of the mutation that the event stands for; only "a post" is a publishPost
+	name string                                // the name of the mutation, except that "a post" is a publishPost
 	make func(t createdIDsByKind, i int) event // makes the i-th event; t has the objects of earlier events
 }
 
-// withActor adds an actor to the fields of an event: one of the users u0, u1 and so on, of whom there are people, in turn.
+// withActor adds an actor to the fields of an event: the users u0, u1 and so on, in turn. people is their number.
 func withActor(people, i int, more event) event {
 	more["as"] = fmt.Sprint("user:u", i%people)
 	return more
@@ -84,7 +84,7 @@ func (m eventKindMaker) kindWithActorOnly(name string) kindOfEvent {
 	return m.kindWithActor(name, func(createdIDsByKind, int) event { return event{} })
 }
 
-func (m eventKindMaker) postKinds() []kindOfEvent { // about posts, other users and the profile, and marks in the feed and in notifications
+func (m eventKindMaker) postKinds() []kindOfEvent { // about posts, other users and the profile, and marks in feeds and of notifications
 	return []kindOfEvent{
 		m.kindWithActor("publishPost", func(t createdIDsByKind, i int) event {
 			post := event{"body": fmt.Sprint("hello ", i), "key": fmt.Sprint("k", i/2), "mentions": []string{m.otherUserID(i)}}
@@ -149,7 +149,7 @@ func (m eventKindMaker) showKinds() []kindOfEvent {
 	}
 }
 
-func (m eventKindMaker) announcementKinds() []kindOfEvent { // of the host application, such as announcements, and about what users do with them
+func (m eventKindMaker) announcementKinds() []kindOfEvent { // about announcements, site messages, dots, views and settings
 	return []kindOfEvent{
 		m.kindWithoutActor("sendSiteMessage", func(_ createdIDsByKind, i int) event {
 			return event{"title": "t", "content": "c", "to": []string{m.otherUserID(i), m.otherUserID(i + 1)}}
@@ -261,7 +261,7 @@ func (a *testAPI) ingestAndKeepIDs(t createdIDsByKind, kinds []string, events []
 func TestRoundTripsOfABatch(t *testing.T) {
 	url, trips := sqltest.CountRoundTrips(t, sqltest.Postgres(t))
 	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQLURL: url}), 3, 5)
-	a.Clock.RunInRealTime() // a function that wrote the time of each of its runs would take too many round trips, and be found
+	a.Clock.RunInRealTime() // so that a function that reads the clock anew in each pass of the batch never settles, and is found
 	a.ask("root", []services.Scope{services.ScopeAdmin}, `mutation { defineCategory(input: {name: "promo"}) { created } }`, nil)
 	// Events that name users who do not exist yet may take 30 round trips, because it takes some to make the users. Others may take 24:
 	// so they stay within 30 if new connections, which prepare statements, add some.

@@ -38,8 +38,9 @@ func withCreatingUsers(ctx context.Context) context.Context {
 	return context.WithValue(ctx, creatingUsersKey{}, true)
 }
 
-// withCreatingUsersIfHost marks a context in which users who are named and do not exist are created, if the token has the scope of the
-// host application. With the scope of operators alone no user is created. A key that an operator mistyped must not become a user.
+// withCreatingUsersIfHost marks a context as withCreatingUsers does, if the token has the scope of the host application: users who are
+// named and do not exist are then created. With the scope of operators alone no user is created. A key that an operator mistyped must
+// not become a user.
 func withCreatingUsersIfHost(ctx context.Context) context.Context {
 	if viewer, err := services.ViewerFrom(ctx); err == nil && viewer.Has(services.ScopeIngest) {
 		return withCreatingUsers(ctx)

@@ -20,8 +20,8 @@ type Limits struct{ Limiter *ratelimit.Limiter }
 // the scope admin. They are no keys of users. A user may have such a key, but shares nothing with them: the budgets of the host
 // application and the budget ADMIN have only these subjects.
 const (
-	hostBudgetSubject  = "host"   // for all tokens with the scope ingest
-	adminBudgetSubject = "admins" // for all tokens with the scope admin
+	hostBudgetSubject  = "host"
+	adminBudgetSubject = "admins"
 )
 
 // extraMutationBudgets has the second budget, beside WRITES, to which some mutations are charged, because they cost other users
@@ -79,7 +79,7 @@ func (l Limits) ChargeEvent(ctx context.Context, address string, cost int) error
 
 // payer is the subject that pays for an operation, and its budgets.
 type payer struct {
-	subject               string           // the key under which the limiter counts the budgets: of a user, the host application or an address
+	subject               string           // the key of the budgets in the limiter: of a user, the host application or an address
 	reads, writes, events ratelimit.Budget // the budgets for reading, for mutations and for events of subscriptions
 	operator              bool             // whether ADMIN is charged too
 }

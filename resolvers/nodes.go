@@ -18,7 +18,7 @@ import (
 	"tidings/services/views"
 )
 
-// maxNodeIDs bounds the IDs of one field nodes. The objects of each kind are read by one statement, so the bound keeps statements and
+// maxNodeIDs bounds the IDs of one field `nodes`. The objects of each kind are read by one statement, so the bound keeps statements and
 // answers at the size of a page. A document can have several such fields: its cost bounds these.
 const maxNodeIDs = 100
 

@@ -79,7 +79,7 @@ func (r *Resolver) markedNotifications(ctx context.Context, done *committedOpera
 	return list
 }
 
-// markedCategories returns the categories that a mark named, for its payload: those of Tidings, and hosts, those of the application.
+// markedCategories returns the categories that a mark named, for its payload. hosts are the categories of the host application.
 func markedCategories(categories []services.Category, hosts []string) []services.Category {
 	of, _ := mergeCategories(categories, hosts) // no error is possible: the mark was done with them
 	return of

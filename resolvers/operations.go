@@ -80,10 +80,10 @@ type operationCall struct {
 	actorID string          // the global id of the actor
 	device  string          // "" for a device without a name
 
-	// happenedAt is the time that the event names; nil: none, so the event happens now. An ID contains a time: happenedAtID is of
-	// happenedAt, if that is in the past. arrivedAtID is of the arrival of an event that names the present time.
+	// happenedAt is the time that the event names; nil: none, and it happens now. If the time is past, happenedAtID is an ID of that
+	// time. If it is not past, arrivedAtID is an ID of the time at which the event arrived. An ID that is not set is 0.
 	happenedAt                *time.Time
-	happenedAtID, arrivedAtID services.PostID // IDs of the time in the event and of its arrival: see happenedAt; 0: none
+	happenedAtID, arrivedAtID services.PostID
 
 	// The subject of the command: its global ID, as the input names it, "" for none. subjectUser or subjectConversation is its
 	// parsed ID, if it has the type.

@@ -112,8 +112,8 @@ func (s *operationTester) sendAsMutation(name string, in event, key string, othe
 	return s.ask(strings.TrimPrefix(as, "user:"), scopes, query, map[string]any{"input": said})
 }
 
-// storeKeyAsPreviousVersion stores the answer of the key also under the key before. It does so as the previous version of Tidings did:
-// with a hash of the input in the former form, which equals the hash of no input.
+// storeKeyAsPreviousVersion stores the answer of key under a second key too, whose text is in before. It does so as the previous version
+// of Tidings did: with a hash in the former form, which equals the hash of no input.
 func (s *operationTester) storeKeyAsPreviousVersion(in event, key, before string) {
 	s.t.Helper()
 	scope := "u0"

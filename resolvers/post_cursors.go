@@ -14,8 +14,8 @@ import (
 // one post: it has the kind, the post, and the position. The position is the answer, or the time of a like and then the user.
 // Each list has its own number, which no cursorKind has, so that a like's cursor is refused in a list of comments.
 const (
-	commentCursorKind = 19 // of a post's list of comments
-	likeCursorKind    = 20 // of a post's list of likes
+	commentCursorKind = 19
+	likeCursorKind    = 20
 )
 
 // postCursorText prints a position in a list of a post. Each kind has its own number of parts, which its parser requires.

@@ -17,8 +17,8 @@ type commentThread struct {
 	commentByUser map[string]string // the ID of each user's comment, by the user's key
 }
 
-// newCommentThread makes the post, and then the comments and likes of users who are named by what they do next: hider hides from vera,
-// blocker blocks her, she blocks blocked and mutes muted, and deleter deletes their comment. plain does nothing.
+// newCommentThread makes the post, and then the comments and likes of users whose names say what follows: hider hides from vera, blocker
+// blocks vera, vera blocks blocked and mutes muted, and deleter deletes their comment. Nothing follows for plain.
 func newCommentThread(t *testing.T) *commentThread {
 	th := &commentThread{testAPI: newAPI(t), commentByUser: map[string]string{}}
 	writers := []string{"plain", "hider", "blocker", "blocked", "muted", "deleter"}

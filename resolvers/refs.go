@@ -165,7 +165,7 @@ func refNotFound(field, id string) error {
 }
 
 // resolveID returns the ID that an argument of a query names: the argument itself, or the ID of the object that has the ref. The error is
-// NOT_FOUND for a ref without an object that the viewer may see. Inputs of mutations go through resolveRefs.
+// NOT_FOUND for a ref without an object that the viewer may see or has created. Inputs of mutations go through resolveRefs.
 func (r *Resolver) resolveID(ctx context.Context, viewer services.UserID, field, id string) (string, error) {
 	if !services.IsRef(id) {
 		return id, nil

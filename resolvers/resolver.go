@@ -80,7 +80,7 @@ type Resolver struct {
 	Views     *views.Service    // general views
 	Live      *live.Service     // shows and live boards
 	Stream    *stream.Service   // the change stream
-	Refs      *refs.Service     // labels of objects
+	Refs      *refs.Service     // refs and labels of objects
 	Erasures  *erasures.Service // removes users
 	Webhooks  *webhooks.Service
 	Devices   *devices.Service // browsers that are registered for Web Push
@@ -109,7 +109,7 @@ type BadgeService interface {
 	CountsBySource(badges *services.Badges) iter.Seq2[services.Source, *services.Count]
 	// Explain lists the items behind each count.
 	Explain(ctx context.Context, user services.UserID) ([]services.Explanation, error)
-	// Digest returns the away digest since a time; zero: since the user's last visit.
+	// Digest returns the away digest since a time; zero: since the user's last visit before the present one.
 	Digest(ctx context.Context, user services.UserID, since time.Time) (*services.Digest, error)
 	Policy(ctx context.Context, user services.UserID) (services.DisplayPolicy, error)
 	// ShowPart returns a part of a source's count, such as the count of one conversation, as a policy shows it.
@@ -133,8 +133,8 @@ type (
 	itemsKey     struct{} // the objects behind the counts
 	digestKey    int64    // the start of the digest, in microseconds
 	policyKey    struct{} // the viewer's display policy
-	nodesKey     struct{} // the objects that the fields node and nodes name
-	usersKey     struct{} // the users that the fields users name, with their badges
+	nodesKey     struct{} // the objects that the fields `node` and `nodes` name
+	usersKey     struct{} // the users, with their badges, that the fields `users` name
 
 	groupPolicyKey struct{} // the viewer's group policy
 	categoriesKey  struct{} // the viewer's preferences of categories

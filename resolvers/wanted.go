@@ -81,9 +81,9 @@ func included(directives ast.DirectiveList, variables map[string]any) bool {
 // differ at most in how many items they show, so the larger page serves both.
 type pageKey struct{ field, arguments string }
 
-// pageKeyOf is the key of the page that a field requests. A page with the argument newerThan also has posts from
-// before its position, and cannot be cut. A page with before has its size in the argument last. So each of these is a page of its
-// own. Arguments that are left out have their defaults here, so an explicit default is the same page.
+// pageKeyOf is the key of the page that a field requests. A page with the argument newerThan also has posts from before its position,
+// and cannot be cut. A page with the argument before has its size in last. So each of these is a page of its own. Arguments that are
+// left out have their defaults here, so an explicit default is the same page.
 func pageKeyOf(field *ast.Field, variables map[string]any) pageKey {
 	arguments := field.ArgumentMap(variables)
 	if arguments["newerThan"] == nil && arguments["last"] == nil && arguments["before"] == nil {

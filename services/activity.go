@@ -10,8 +10,8 @@ type ActivityThresholds struct {
 	// from then on nothing is pushed to the user, and Redis keeps nothing of them; at least IdleAfter
 	DormantAfter time.Duration
 
-	// FormerIdleCutoff is the latest time before which a last visit made a user idle under former thresholds. A user last seen before
-	// it may lack posts, even if the user counts as active under the present thresholds.
+	// FormerIdleCutoff is the latest idle cutoff of all former thresholds. A user last seen before it may lack posts, and so counts as
+	// idle, even if the time since their last visit is below IdleAfter: see IdleCutoff.
 	FormerIdleCutoff time.Time
 }
 

@@ -124,7 +124,7 @@ type CategoryCounts struct {
 
 // OlderCounts are, for each category, the number of unseen groups that left its count because of their age.
 type OlderCounts struct {
-	Like, Comment, Mention, Follow, Reminder int // unseen groups that are too old to count
+	Like, Comment, Mention, Follow, Reminder int
 }
 
 // Of is the number of unseen groups of a category that are too old to count; nil if the category is not in Categories.
@@ -146,7 +146,7 @@ func (o *OlderCounts) Of(category Category) *int {
 
 // CategoryPositions are, for each category, the position of its newest notification that the counts have; 0 if there never was one.
 type CategoryPositions struct {
-	Like, Comment, Mention, Follow, Reminder PostID // of the newest notification of each category
+	Like, Comment, Mention, Follow, Reminder PostID
 }
 
 // Of is the position of the newest notification of a category; nil if the category is not in Categories.

@@ -11,7 +11,7 @@ var RefTypes = []string{PostType, ShowType, MessageType, ConversationType, SiteM
 
 // Object is an object of one of RefTypes, by its number: a PostID, a ConversationID or a MessageID.
 type Object struct {
-	Type   string // one of RefTypes
+	Type   string
 	Number uint64 // unique among the objects of its type
 }
 
@@ -44,7 +44,7 @@ func ParseObject(field, id string) (Object, error) {
 // Ref is the host application's own ID of an object. It is unique for the type.
 type Ref struct{ Type, Text string }
 
-// refPrefix stands after the type in an ID that names an object by its ref, and before the ref.
+// refPrefix stands between the type and the ref in an ID that names an object by its ref.
 const refPrefix = "ref:"
 
 // GlobalID is the form of a ref in IDs: type:ref:TEXT, with the text escaped by EscapeKey.

@@ -17,9 +17,9 @@ type Relation struct {
 // UserPageRequest asks for a page of a list that a user has, such as the user's posts: at most Size items before a position, the
 // greatest positions first.
 type UserPageRequest struct {
-	Owner  UserID // the user who has the list
+	Owner  UserID
 	Before uint64 // a position: the page has the items at smaller positions
-	Size   int    // the most items of the page
+	Size   int
 }
 
 // ListStart is the position of the first page of a list: every item comes before it.
@@ -28,8 +28,8 @@ const ListStart uint64 = math.MaxInt64
 // ListPage is a page of a list. If More is true, the next page begins after Next.
 type ListPage[P comparable, T any] struct {
 	Items []T
-	More  bool // the list goes on after this page
-	Next  P    // where the next page begins, if More is true
+	More  bool
+	Next  P
 }
 
 // UserListPage is a page of a list that a user has. The items of the next page are before Next.

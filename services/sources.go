@@ -90,7 +90,7 @@ type Badges struct {
 	Conversations ConversationCounts
 	LiveBoard     Count
 	Views         Count
-	LiveSequence  uint64    // LiveCount.VersionSum, from which LiveBoard was made; not shown
+	LiveSequence  uint64    // LiveCount.VersionSum when LiveBoard was counted; not shown
 	Dots          []Dot     // every existing dot, by name
 	Quiet         bool      // the user's quiet hours: show no number
 	NextAt        time.Time // when time alone changes the badges next; zero is never

@@ -55,8 +55,9 @@ const (
 // frameWriter writes the frames of the server to a connection, one at a time, and none after a close frame or after a part of a
 // frame. It is safe for concurrent use.
 //
-// A goroutine that writes has the turn: no other may write from its acquireTurn until its write returns. It does not hold mu meanwhile.
-// On most of thousands of sockets no goroutine ever waits for the turn, so the first one that waits makes the condition variable.
+// Only the goroutine that has the turn may write. acquireTurn and tryAcquireTurn take the turn, and write gives it back. mu is not held
+// during a write. On most of thousands of sockets no goroutine ever waits for the turn, so the first one that waits makes the condition
+// variable.
 type frameWriter struct {
 	conn net.Conn
 

@@ -223,7 +223,7 @@ func (f *Front) trackServerState(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// addHTTPServerConns adds to the number of connections of the HTTP server; handed is negative for connections that have left it.
+// addHTTPServerConns adds handed to the number of connections of the HTTP server. handed is negative for connections that have left it.
 func (f *Front) addHTTPServerConns(handed int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -339,7 +339,7 @@ type dateHeader struct {
 	text       string
 }
 
-// lastDate is the text of the header Date of the present second. The first request of a new second replaces it. Two requests that
+// lastDate is the header Date of the second in which it was last needed. The first request of a new second replaces it. Two requests that
 // replace it at the same time store the same text.
 var lastDate atomic.Pointer[dateHeader]
 

@@ -33,7 +33,7 @@ type requestHead struct {
 }
 
 // frontCaller is the caller that the token of a request names. It may be used until the token expires or the keys that verify tokens
-// change, which Identity.stillValid reports.
+// are reloaded: as long as Identity.stillValid returns true.
 type frontCaller struct {
 	viewer       services.Viewer
 	ctx          context.Context // has the viewer

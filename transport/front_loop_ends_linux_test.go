@@ -252,7 +252,7 @@ func TestAClientThatGoesAfterALoopEndsItsOperation(t *testing.T) {
 	})
 	k := f.openConnInLoop("alice")
 	joined := time.Now()
-	for time.Since(joined) < 3*time.Second { // longer than the read deadline that was set before it joined
+	for time.Since(joined) < 3*time.Second { // past the read deadline that was set before it joined
 		f.expectAnswer(k, whoRequest("alice"), "200 ", "alice@")
 	}
 	before := f.limits.operationCharges.Load()

@@ -57,7 +57,6 @@ func expectReady(t *testing.T, tokens chan struct{}) {
 	}
 }
 
-// writeText writes a text to a connection, as it is.
 func writeText(t *testing.T, conn net.Conn, text string) {
 	t.Helper()
 	if _, err := conn.Write([]byte(text)); err != nil {

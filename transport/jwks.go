@@ -25,9 +25,9 @@ import (
 
 const (
 	// jwksTimeout is the longest time for a read of the keys. If a read took longer, requests with a new key would reach their own
-	// timeouts. A set of keys usually has a few kilobytes.
+	// timeouts.
 	jwksTimeout  = 3 * time.Second
-	maxJWKSBytes = 1 << 20 // the most bytes of a set of keys
+	maxJWKSBytes = 1 << 20 // the most bytes of a set of keys, which usually has a few kilobytes
 )
 
 // jwks is a set of keys with IDs, read from a configured place: a file or a URL. While the place cannot be read, the keys that were

@@ -116,9 +116,8 @@ func ParseProxies(items []string) (proxies []netip.Prefix, wrong string) {
 	return proxies, ""
 }
 
-// concurrencyLimiter counts the open items of each holder, such as the connections of an address or the sockets of a user, up to a limit;
-// 0 means no limit. A holder without an item takes no memory.
-// concurrencyLimiter is safe for concurrent use.
+// concurrencyLimiter counts the open items of each holder, such as the connections of an address or the sockets of a user, up to a limit.
+// A holder without an item takes no memory. concurrencyLimiter is safe for concurrent use.
 type concurrencyLimiter struct {
 	limit int // the most open items of one holder; 0: no limit
 

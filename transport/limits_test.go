@@ -34,7 +34,7 @@ func refuseIf(refused *atomic.Bool) error {
 	return nil
 }
 
-// The methods of fakeLimits count a charge, or refuse it with errRateLimited.
+// ChargeAddress counts the charge, even if it refuses it.
 func (f *fakeLimits) ChargeAddress(string) error {
 	f.addressCharges.Add(1)
 	return refuseIf(&f.refuseAddress)

@@ -41,10 +41,10 @@ type operation struct {
 	// it starts.
 	sharedContext atomic.Pointer[graphql.OperationContext]
 
-	// The fields below belong to a subscription. resolverChannel is the channel of events that the resolver returned. Only runTurn or
-	// deliverEvents reads it, and moves an event from there to eventSlot; next, which makes the response, then finds the event in
-	// eventSlot. If next read resolverChannel itself, it would block when the hub has taken the event back to replace it by a newer
-	// one. If the schema has set appendEventData, eventSlot and next are unused.
+	// The fields below are for subscriptions, except ended and isSubscription. resolverChannel is the channel of events that the
+	// resolver returned. Only runTurn or deliverEvents reads it, and moves an event from there to eventSlot; next, which makes the
+	// response, then finds the event in eventSlot. If next read resolverChannel itself, it would block when the hub has taken the
+	// event back to replace it by a newer one. If the schema has set appendEventData, eventSlot and next are unused.
 	resolverChannel   reflect.Value
 	appendEventData   func(to []byte, event any) []byte // appends the data of an event from resolverChannel; nil: next makes the response
 	nextQueued        *operation                        // the next operation in the list of the workers

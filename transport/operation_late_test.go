@@ -8,7 +8,7 @@ import (
 )
 
 // slowSecondMarshal is a value that takes longer than the operation timeout when it is encoded for the second time. An event is encoded
-// once to measure its length, and then to be sent.
+// once to measure its length, and once more to be sent.
 type slowSecondMarshal struct{ marshalCount atomic.Int32 }
 
 func (s *slowSecondMarshal) MarshalJSON() ([]byte, error) {

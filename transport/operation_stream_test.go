@@ -11,8 +11,8 @@ import (
 )
 
 // runWithDirectAndRelayedEvents runs a test with each of two fields of the test schema, whose subscriptions wait in a goroutine of their
-// own. The channel of the field plain holds the newest event only. The channel of the field relayed is behind a goroutine that may still hold an older
-// event. event returns the message that the client gets for a value of the field.
+// own. The channel of the field plain holds only the newest event. The channel of the field relayed is behind a goroutine that may still
+// hold an older event. event returns the message that the client gets for a value of the field.
 func runWithDirectAndRelayedEvents(t *testing.T, limits *fakeLimits, test func(w *socketFixture, c *socketClient, event func(value int) string)) {
 	for _, field := range []string{"plain", "relayed"} {
 		t.Run(field, func(t *testing.T) {

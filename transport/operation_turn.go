@@ -137,7 +137,7 @@ func (o *operation) endTurn() {
 	}
 }
 
-// messageBuffers has buffers for the texts of messages, to be reused. A buffer is returned when the connection has taken its message.
+// messageBuffers holds buffers for the texts of messages, for reuse. A buffer is returned when the connection has taken its message.
 var messageBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // eventBuffer is the memory for an event that the schema writes: its data, and the response around the data.
@@ -146,7 +146,7 @@ type eventBuffer struct {
 	response graphql.Response
 }
 
-// eventBuffers has every eventBuffer that no event uses now, to be reused.
+// eventBuffers holds eventBuffers for reuse.
 var eventBuffers = sync.Pool{New: func() any { return new(eventBuffer) }}
 
 // writeEvent makes the message of an event by the function that the schema has given; last reports that the message ends the

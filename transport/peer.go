@@ -25,7 +25,7 @@ type peer struct {
 	countedUserKey string // the user that the client is counted under; "" for none
 
 	// mu guards the rest, countedUserKey included. It is held for moments and never while a message is written: a slow client must
-	// not delay the hub, which sends events to all subscriptions, or a drain. A goroutine that needs both locks takes Sockets.mu before mu.
+	// not delay the hub or a drain. A goroutine that needs both locks takes Sockets.mu before mu.
 	mu sync.Mutex
 	// closing is set by stopAllOperations and never reset. No operation begins, and no message is sent, from then on.
 	closing      bool
@@ -37,9 +37,9 @@ type peer struct {
 // messageSender carries messages to a client, in the form of its protocol. socket and stream implement it. Any goroutine may call any
 // method.
 type messageSender interface {
-	// send writes one message, which next, completeWithErrors or complete has made, and waits until the connection has taken it, at most the
-	// write deadline. If a message cannot be written, the peer ends; if the peer is closing, the message is omitted. send may change the
-	// bytes of the message.
+	// send writes one message, which next, completeWithErrors or complete has made. It waits until the connection has taken the message,
+	// at most the write deadline. If a message cannot be written, the peer ends; if the peer is closing, the message is omitted. send
+	// may change the bytes of the message.
 	send(message []byte) error
 	// next appends the message for one response of an operation to an empty text.
 	next(to []byte, id string, response *graphql.Response) []byte

@@ -45,7 +45,7 @@ type persistedQueries struct {
 
 	// mu guards the store of texts: bytes and textByHash.
 	mu         sync.Mutex
-	bytes      int64                      // the size of all stored texts; the callback of textByHash subtracts a text that is dropped
+	bytes      int64                      // about the memory of the stored texts; the callback of textByHash subtracts a dropped text
 	textByHash *lru.LRU[textHash, string] // the stored texts; a full list drops the least recently used
 }
 

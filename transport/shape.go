@@ -193,8 +193,8 @@ func addFragmentLevel(inner selectionSize) selectionSize {
 	return inner
 }
 
-// measureField measures a field with the fields below it. An introspection field counts as one ordinary field. Its depth and
-// the fields below it count against bounds of their own.
+// measureField measures a field with the fields below it. An introspection field counts as one ordinary field. Its levels and
+// its fields, itself included, count against bounds of their own.
 func (g *documentMeasurer) measureField(field *ast.Field) selectionSize {
 	g.countName(field.Name)
 	g.countName(field.Alias)

@@ -21,8 +21,8 @@ type sharedOperationContexts struct {
 	entries map[*ast.OperationDefinition]*sharedOperationContext
 }
 
-// sharedOperationContext is one shared operation context. It is removed with the last subscription that uses it, or it
-// would keep its document alive.
+// sharedOperationContext is one shared operation context. It is removed with the last subscription that uses it, or it would
+// keep its document alive.
 type sharedOperationContext struct {
 	operationContext  *graphql.OperationContext
 	subscriptionCount int // the number of subscriptions that use it

@@ -161,7 +161,8 @@ func (s *socket) readData(in *frameReader, f frame) error {
 	return nil
 }
 
-// handleMessage handles one message of the client. It does not keep text, which the caller reuses, and does not wait for operations.
+// handleMessage handles one message of the client. It does not keep text, which the caller reuses. It does not wait for operations, only
+// for the write of a short answer.
 func (s *socket) handleMessage(kind int, text []byte) {
 	if !s.takeMessageAllowance() {
 		s.close(closeTooManyRequests, "too many messages")

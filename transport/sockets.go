@@ -105,7 +105,7 @@ type Sockets struct {
 	documents      *documentPreparer       // parses and caches documents; the handler uses it too
 	wakingFields   map[string]bool         // the names of cfg.WakingFields; none without cfg.WithWakeConsumer
 	origins        allowedOrigins          // the pages that may connect
-	upgrader       websocket.Upgrader      // makes a request a WebSocket
+	upgrader       websocket.Upgrader      // upgrades a request to a WebSocket
 	workers        workers                 // run the turns of waking subscriptions
 	inputPoller    inputPoller             // nil: sockets wait in goroutines of their own
 	backlog        answerBacklog           // counts the answers that wait for slow clients; shared with the handler

@@ -24,7 +24,7 @@ func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
 	defer ticker.Stop()
 	began := time.Now()
 	askToReconnectGradually(ctx, peers, ticker.C, func() float64 { return float64(time.Since(began)) / float64(max(spread, 1)) })
-	// running counts peers, and operations that are still starting: after this no goroutine of a client uses the hub, so the hub may stop.
+	// running counts peers, and operations that are still starting: after this no goroutine of a client uses the hub.
 	gone := make(chan struct{})
 	go func() {
 		s.running.Wait()

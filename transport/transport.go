@@ -163,7 +163,7 @@ func Handler(cfg Config) http.Handler {
 // other handler is opaque to the Front, which then serves nothing itself.
 type endpoint struct {
 	*handler.Server
-	httpTransport *httpTransport // answers all requests but upgrades
+	httpTransport *httpTransport // answers every request that Sockets does not take
 }
 
 // WithWakeConsumerFunc adds to a resolver's context the consumer of the channel that the resolver returns. push.WithConsumer is one.

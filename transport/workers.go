@@ -3,9 +3,10 @@ package transport
 import "sync"
 
 // workers run the turns of waking subscriptions, a bounded number at a time. A turn delivers one event of one subscription. Ten thousand
-// subscriptions that wake together wait in a list and not in ten thousand goroutines. A worker that runs has one of limit slots. A worker
-// that is about to wait for a slow client leaves its slot to another worker, so that slow clients delay nobody, however many there are.
-// Workers start when there is work and end when there is none. The zero value with a limit is ready.
+// subscriptions that wake together wait in a list and not in ten thousand goroutines. A worker that runs holds a slot, and a new worker
+// starts only while fewer than limit slots are held. A worker that is about to wait for a slow client leaves its slot to another worker,
+// so that slow clients delay nobody, however many there are. Workers start when there is work and end when there is none. The zero value
+// with a limit is ready.
 //
 // A worker that has written to its client may find its slot taken. It still goes on if fewer than twice the limit run. Most clients
 // take a frame at once: if such a worker had to end, each event would cost a new goroutine, whose stack has to grow.

@@ -18,8 +18,7 @@ import (
 )
 
 // contentTypes are the content types of the embedded files, by file extension. The operating system's table is not used, because
-// it differs between machines. A file with an extension that is missing here makes the program panic when it makes its first
-// handler.
+// it differs between machines. If the extension of a file is missing here, the program panics when it makes its first handler.
 var contentTypes = map[string]string{
 	".css":  "text/css; charset=utf-8",
 	".html": "text/html; charset=utf-8",

@@ -35,8 +35,8 @@ var (
 		FROM counters AS c
 		WHERE c.name = 'notices' AND n.user_number = $1 AND n.ver < $3 AND EXISTS (SELECT 1 FROM users WHERE number = $1 AND seen_at < $3)`)
 
-	// forgetDots deletes the dots that users have cleared. The column dots_from of user_notices replaces the deleted rows: everything raised
-	// before the return counts as dismissed.
+	// forgetDots deletes the record of which dots users have cleared. The column dots_from of user_notices replaces the deleted rows:
+	// everything raised before the return counts as dismissed.
 	forgetDots = sql.NewStatement("forget the dots of users", `DELETE FROM user_dots WHERE {in user_number $1 BIGINT}`)
 
 	// The end of the list is the last stamp of the announcements' clock.
@@ -69,7 +69,7 @@ UNION ALL SELECT user_number, 1, '', ver, segments, 0 FROM user_segments WHERE {
 UNION ALL SELECT number, 2, '', seen_at, 0, 0 FROM users WHERE {user number} AND seen_at > 0
 UNION ALL SELECT user_number, 3, dot, seen, 0, 0 FROM user_dots WHERE {user user_number}`)
 
-	// positionsAfter lists the users with a position in announcements, and when they were last seen, in the order of their IDs from one on.
+	// positionsAfter lists the users with a position in announcements, in the order of their IDs after $1, and when they were last seen.
 	positionsAfter = sql.NewStatement("users with announcement positions", `SELECT n.user_number, u.seen_at FROM user_notices n JOIN users u ON u.number = n.user_number
 		WHERE n.user_number > $1 ORDER BY n.user_number LIMIT $2`)
 

@@ -183,7 +183,7 @@ func TestReturningWhileDormantPositionsAreDropped(t *testing.T) {
 	})
 }
 
-// TestUserStateAgainstModel runs visits, reads up to a position, dismissals of a dot, absences and rounds of the janitor at random, and
+// TestUserStateAgainstModel runs visits, marks of the list as read, clears of a dot, absences and rounds of the janitor at random, and
 // compares the user's state with a model.
 func TestUserStateAgainstModel(t *testing.T) {
 	histories.ReduceRapidChecks(t, 3)
@@ -194,7 +194,7 @@ func TestUserStateAgainstModel(t *testing.T) {
 			user := b.MakeUsers(fmt.Sprint("user", history))[0]
 			stamp := b.raiseDotNow("shop", 0)
 			var model UserState
-			var seen, changed time.Time // changed: when the row was made, or a read moved the position
+			var seen, changed time.Time // changed: when the row was made, or a mark moved the position
 			away := func() bool {
 				since := b.Clock.Now().Add(-dormancy)
 				return model.Version > 0 && seen.Before(since) && changed.Before(since)

@@ -64,7 +64,7 @@ type Audit struct {
 	suspects          []suspect
 	recountPostsBelow services.PostID // the posts below it are recounted next
 
-	// The counters of Stats with these names. Metrics read them while Run runs.
+	// These are the counters of Stats. Metrics read them while Run runs.
 	visitedUsers, restoredUsers, driftedUsers atomic.Uint64
 	miscountedPosts                           atomic.Uint64 // see Stats.MiscountedPosts
 	lapAgeNanos                               atomic.Int64  // see Stats.LapAge

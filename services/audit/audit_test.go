@@ -160,7 +160,7 @@ func TestAuditRepairsEveryWrongField(t *testing.T) {
 				t.Errorf("%s = %q is right", field, value)
 			}
 			put := []any{"HSET", fmt.Sprintf("{u%d}:b", user), field, value}
-			if head := "H" + field[1:]; field[0] == 'N' && before.Fields[head] == "" { // a document with this field and without the head would be incomplete
+			if head := "H" + field[1:]; field[0] == 'N' && before.Fields[head] == "" { // without the head the document would be incomplete
 				put = append(put, head, "3;0000000000009")
 			}
 			w.RedisServer.Do(put...)

@@ -79,7 +79,7 @@ type Service struct {
 	visits             *visits              // notes visits, which are written each second
 	shownStaleVersions shownStaleVersions   // users who were shown STALE badges
 	lastShown          *badgeCache          // the badges that this node last showed each user
-	inboxOverflow      *inboxOverflowCounts // the numbers of unseen posts that no longer fit into inboxes
+	inboxOverflow      *inboxOverflowCounts // the numbers of new posts of readers whose inboxes do not hold them all
 	latestShownMicros  atomic.Int64         // the latest moment at which badges were shown, in microseconds
 
 	fallbacks fallbackVersions // the last versions of users who were answered from SQL

@@ -28,7 +28,7 @@ type sentItem struct {
 // lists.
 type expiryModel struct {
 	node
-	reader, smallAuthor, hugeAuthor, host, friend services.UserID            // friend writes the rooms' messages
+	reader, smallAuthor, hugeAuthor, host, friend services.UserID            // friend makes the rooms and writes in them
 	rooms                                         [2]services.ConversationID // the first is counted on write, the second on read
 	feed, siteMessages, announcementItems, shows  []sentItem                 // what the reader was sent
 	roomMessages                                  [2][]sentItem              // the messages of each room

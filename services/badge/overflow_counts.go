@@ -29,8 +29,7 @@ type inboxOverflowCount struct {
 // maxInboxOverflowCounts is the number of readers that are remembered.
 const maxInboxOverflowCounts = 20_000
 
-// newInboxOverflowCounts makes an empty memory of the numbers of new posts that inboxes no longer hold, for maxInboxOverflowCounts
-// readers.
+// newInboxOverflowCounts makes an empty memory for maxInboxOverflowCounts readers.
 func newInboxOverflowCounts() *inboxOverflowCounts {
 	users, err := lru.NewLRU[services.UserID, inboxOverflowCount](maxInboxOverflowCounts, nil)
 	if err != nil {
@@ -39,7 +38,8 @@ func newInboxOverflowCounts() *inboxOverflowCounts {
 	return &inboxOverflowCounts{users: users}
 }
 
-// get returns the number of new posts that was counted for this version of the document and of the pulled posts.
+// get returns the number of new posts that was counted for this state of the inputs: the versions of the document and of the pulled
+// posts, and aged, the ID up to which posts are too old to count.
 func (b *inboxOverflowCounts) get(user services.UserID, document *rdb.Document, aged services.PostID) (unread int, known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,7 +47,7 @@ func (b *inboxOverflowCounts) get(user services.UserID, document *rdb.Document, 
 	return had.unread, known && had.documentVersion == document.Version && had.pulledVersion == document.PulledCount.VersionSum && had.expiredUpTo == aged
 }
 
-// keep remembers the document's FeedUnread, which was counted for its version and that of the pulled posts.
+// keep remembers the document's FeedUnread, which was counted for this state of the inputs.
 func (b *inboxOverflowCounts) keep(user services.UserID, document *rdb.Document, aged services.PostID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

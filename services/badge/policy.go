@@ -21,8 +21,8 @@ type PolicyChange struct {
 // QuietHours are the hours in which no count is shown. From and To are "HH:MM" of the user's day; equal values end the quiet
 // hours.
 type QuietHours struct {
-	From, To         string // "HH:MM"; equal values end the quiet hours
-	UTCOffsetMinutes int    // minutes by which the user's clock is ahead of UTC, -720 to 840
+	From, To         string
+	UTCOffsetMinutes int // minutes by which the user's clock is ahead of UTC, -720 to 840
 }
 
 // The least and the greatest UTC offset of a time zone, in minutes.

@@ -11,7 +11,7 @@ import (
 // did not answer. Once the work is done their badges need a newer version, whether a count or only its precision has changed.
 type shownStaleVersions struct {
 	mu       sync.Mutex                       // guards versions
-	versions map[services.UserID]staleVersion // the newest version that each of these users was shown
+	versions map[services.UserID]staleVersion // the newest STALE version of the badges of each of these users
 }
 
 // staleVersion is the version of STALE badges.

@@ -210,8 +210,8 @@ func (h homeFeed) NeedsSQL(user services.UserID, document *rdb.Document, today i
 	return !known
 }
 
-// countOverflow continues the count in SQL if an inbox ends before the new posts do. It does so once for each version of the document and
-// of the pulled posts. If SQL does not answer in time, the count stays that of the inbox, as AT_LEAST.
+// countOverflow continues the count in SQL if an inbox ends before the new posts do. It does so once for each state of the inputs: see
+// inboxOverflowCount. If SQL does not answer in time, the count stays that of the inbox, as AT_LEAST.
 func (h homeFeed) countOverflow(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
 	limit, aged := h.service.settings.Caps.FeedCountLimit(), h.service.settings.Expiry.ExpiredUpTo(services.SourceHomeFeed, today)
 	var places []int

@@ -99,7 +99,7 @@ func (l *streamUpdatedNode) updateCacheFromStream(stream string) {
 	}
 }
 
-// pushBadgesToDevice pushes the node's present badges to the device, which drops them if it has newer ones.
+// pushBadgesToDevice pushes the node's present badges to the device, which takes them only if they are newer than its own.
 func (l *streamUpdatedNode) pushBadgesToDevice(user services.UserID) {
 	if badges := l.read(user); l.deviceBadges == nil || badges.Version > l.deviceBadges.Version {
 		l.deviceBadges = badges

@@ -55,7 +55,7 @@ type Config struct {
 	// one thread, so 300 messages a second to 500 members would fill it.
 	MaxGroupMembers          int           // the most members of a GROUP; 0 means 500
 	MaxMembersCountedOnWrite int           // with more members a conversation is counted on read; 0 means 500
-	MaxLoadCountedOnWrite    int           // a conversation with this product of members and messages a minute is counted on read; 0 means 20,000
+	MaxLoadCountedOnWrite    int           // likewise with at least this product of members and messages a minute; 0 means 20,000
 	InsideLease              time.Duration // how long a device that opened a conversation is inside without renewing; 0 means 60 s
 }
 

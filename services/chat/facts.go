@@ -61,7 +61,7 @@ WHERE m.left_at > 0 RETURNING user_number`)
 
 	lockMember = sql.NewStatement("lock a member", `SELECT left_at FROM conversation_members WHERE conversation = $1 AND user_number = $2 {for update}`)
 
-	// Reads a row that lockMember has locked, and its conversation, as they are now.
+	// lockedMembership reads a row that lockMember has locked, and its conversation, as they are now.
 	lockedMembership = sql.NewStatement("a locked member", `SELECT `+membershipColumns+`
 		FROM conversations cv CROSS JOIN conversation_members m WHERE cv.id = $1 AND m.conversation = $1 AND m.user_number = $2`)
 )

@@ -40,7 +40,7 @@ var (
 	// leaseEnds reads when the first and the last of a user's leases end, which may be in the past; null without a lease.
 	leaseEnds = sql.NewStatement("open leases", `SELECT min(until_at), max(until_at) FROM conversation_leases WHERE conversation = $1 AND user_number = $2`)
 
-	// openLease reads when the lease of a device ends that has the conversation open; the lease is not over at the time $4.
+	// openLease reads when a device's lease ends, if the lease is not over at the time $4.
 	openLease = sql.NewStatement("a device's open lease", `SELECT until_at FROM conversation_leases
 		WHERE conversation = $1 AND user_number = $2 AND device = $3 AND until_at > $4`)
 

@@ -121,7 +121,7 @@ type userMembershipsPageRequest struct {
 // of conversations that the user left since a time. The result is in the order of pages.
 func membershipsOfEach(ctx context.Context, db *sql.DB, pages []userMembershipsPageRequest, leftSince time.Time, limit int) ([][]services.Membership, error) {
 	asked, found := make(sql.RowsParameter, len(pages)), make([][]services.Membership, len(pages))
-	// For one user the statement for one user takes half the time, and most reads are of one user.
+	// MembershipsOf takes half the time for one user, and most reads are of one user.
 	if len(pages) == 1 {
 		var err error
 		found[0], err = MembershipsOf(ctx, db, pages[0].user, pages[0].after, leftSince, limit)

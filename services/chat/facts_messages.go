@@ -41,8 +41,8 @@ var (
 	dropMentions = sql.NewStatement("drop mentions", `DELETE FROM conversation_mentions WHERE conversation = $1 AND {in number $2 BIGINT}
 		RETURNING user_number, number`)
 
-	// unmentionMembers takes mentions in recalled messages out of counts: only those above a member's position are in them. The version is
-	// left to lowerUnreadCounts, which changes the same rows.
+	// unmentionMembers takes mentions in recalled messages out of the members' counts. Only mentions above a member's position are in
+	// their count. The version is left to lowerUnreadCounts, which changes the same rows.
 	unmentionMembers = sql.NewStatement("unmention members", `UPDATE conversation_members AS m
 		SET mentions = mentions - (SELECT count(*) FROM {rows $3 user_number BIGINT, number BIGINT} AS c WHERE c.user_number = m.user_number AND c.number > m.base)
 		WHERE conversation = $1 AND {in user_number $2 BIGINT} AND left_at = 0`)

@@ -133,8 +133,8 @@ func (s *Service) Enter(user services.UserID, id services.ConversationID, device
 // LeaseEnd is when a lease that is taken now ends.
 func (s *Service) LeaseEnd() time.Time { return s.Clock.Now().Add(s.InsideLease) }
 
-// Leave is the command by which a device closes a conversation: its lease ends, and everything is marked read, except what the user has
-// marked unread since they entered. The user stays a member; Quit ends the membership.
+// Leave is the command by which a device closes a conversation: its lease ends, and everything is marked read. Nothing is marked read if
+// the user has marked messages unread since they entered. The user stays a member; Quit ends the membership.
 func (s *Service) Leave(user services.UserID, id services.ConversationID, device string) *jobs.Command {
 	return s.ownStateCommand("leaveConversation", user, id, func(ctx context.Context, tx *sql.Tx) error {
 		return errUnlessChanged(leaveOnDevice(ctx, tx, id, user, device, tx.EventTime().Add(s.InsideLease)))

@@ -59,7 +59,7 @@ type cachedSequence struct {
 	lastUsed time.Time
 }
 
-// newSequences makes an empty cache. log follows the changelog, and refreshes the cache after each of its reads.
+// newSequences makes an empty cache. log follows the changelog, and refreshes the cache at each of its polls.
 func newSequences(log *changelog.Follower, facts SequenceFacts) *SequenceCache {
 	l := &SequenceCache{
 		facts: facts, clock: log.Clock(), log: log.Logger(),

@@ -60,8 +60,8 @@ type importArgs struct {
 }
 
 type (
-	doctorArgs struct{} // doctor takes no words
-	schemaArgs struct{} // schema takes no words
+	doctorArgs struct{}
+	schemaArgs struct{}
 )
 
 // tokenArgs are the words after token.

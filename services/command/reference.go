@@ -75,8 +75,8 @@ func chapterLink(file, title string) string {
 	return fmt.Sprintf("[%s](#%s)", title, strings.ReplaceAll(strings.ToLower(title), " ", "-"))
 }
 
-// chapterOverrides are the chapters, by Type or Type.field, of definitions that stand in schema.graphqls, because the root types are
-// declared there, and belong in another chapter.
+// chapterOverrides are the chapters of definitions that stand in schema.graphqls and belong in another chapter, by Type or Type.field.
+// They stand there because the root types are declared there.
 var chapterOverrides = map[string]string{
 	"Query.admin": "admin", "Admin": "admin", "JobQueue": "admin", "Mutation.ingest": "ingest", "Subscription.badgesChanged": "badges",
 	"Viewer.badges": "badges", "Viewer.homeFeed": "feed",

@@ -81,7 +81,7 @@ var decodableTypes = []reflect.Type{
 }
 
 // setValue sets target, of one of decodableTypes, to the value of the text. Lists are separated by commas, and empty items are
-// dropped, so that a list can be set to nothing. parseBound reads with it the bounds in the tags of flags (min and max).
+// dropped, so that a list can be set to nothing. parseBound uses it too, for the bounds in a flag's tags min and max.
 func setValue(text string, target reflect.Value) (err error) {
 	switch field := target.Addr().Interface().(type) {
 	case *string:

@@ -32,9 +32,9 @@ func callWebhooks(t *testing.T, line string, environment ...string) (exit int, p
 
 // webhookReceiver is a server that keeps the last request.
 type webhookReceiver struct {
-	mu         sync.Mutex  // guards the fields below
-	lastBody   []byte      // of the last request
-	lastHeader http.Header // of the last request
+	mu         sync.Mutex // guards the fields below
+	lastBody   []byte
+	lastHeader http.Header
 }
 
 func (i *webhookReceiver) ServeHTTP(_ http.ResponseWriter, r *http.Request) {

@@ -18,8 +18,8 @@ import (
 // StepPosition says for which user a run of a step is, and where it begins. The user's row in the table of users is already deleted.
 type StepPosition struct {
 	User        services.UserID
-	UserKey     string // the user's key
-	ResumeAfter int64  // where the previous run ended; 0: the beginning
+	UserKey     string
+	ResumeAfter int64 // where the previous run ended; 0: the beginning
 	// LaterPass says that this is not the first pass. A later pass also removes data that earlier passes kept for the jobs of other
 	// users, because those jobs have read it meanwhile.
 	LaterPass bool

@@ -13,7 +13,7 @@ import (
 	"tidings/services/sql"
 )
 
-// erasureProgress is how far an erasure has come: its row in the table erasures, read and locked by lockProgress, and passEnded.
+// erasureProgress is how far an erasure has come: its row in the table erasures, as lockProgress has read it, and passEnded.
 type erasureProgress struct {
 	id, key, step     string         // the erasure's ID, the key of its user, and the name of the present step
 	began             time.Time      // when the erasure began

@@ -32,8 +32,9 @@ const (
 	modeJobsPerBatch = 1000
 )
 
-// authorKinds are the kinds of jobs in this file. A mode changes how later posts reach followers, and changes no count. A document that
-// names an author counts the author's pulled posts, so a naming chunk that a dead node left may concern everybody's counts.
+// authorKinds are the kinds of jobs in this file. A mode changes how later posts reach followers, and changes no count. An author's
+// pulled posts count for the users whose documents name the author, so a naming chunk that a dead node left may concern everybody's
+// counts.
 func (f *Fanout) authorKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobUpdateMode, Class: jobs.ShortClass, Each: jobs.UserWork(f.updateMode), ChangedCounts: jobs.NoCounts()},

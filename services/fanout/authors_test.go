@@ -87,7 +87,7 @@ func TestAModeFollowsTheAudience(t *testing.T) {
 	})
 }
 
-// Follows of one moment are counted once, and an author's thousands of followers once a minute.
+// Follows of one moment cause one count, and an author's followers are counted at most once a minute if they are thousands.
 func TestALargeAudienceIsNotCountedAgainAtOnce(t *testing.T) {
 	w := newEmbeddedWorld(t, lowModeThresholds)
 	users := w.MakeUsers(4)

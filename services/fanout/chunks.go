@@ -34,9 +34,9 @@ type postChunk struct {
 	OnlineFirst bool `json:"-"`
 }
 
-// fanOut brings a post to its author and then to their followers: at once when they are one chunk, else by a job for each chunk. These
-// jobs replace the job in one transaction. A pulled post goes to the author's feed alone. For a post that is in no feed, only its copy in
-// Redis is updated. It also takes a deleted post from them; every step may be repeated.
+// fanOut brings a post to its author and then to their followers, or takes a deleted post from them: at once when the followers are one
+// chunk, else by a job for each chunk. These jobs replace the given job in one transaction. A pulled post goes to the author's feed
+// alone. For a post that is in no feed, only its copy in Redis is updated. Every step may be repeated.
 func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) error {
 	found, err := posts.ByID(ctx, f.store, []services.PostID{id})
 	if err != nil {
@@ -263,7 +263,8 @@ func (f *Fanout) EachFollower(ctx context.Context, chunk FollowerChunk, since ti
 	}
 }
 
-// pushOrDropChunk pushes a post to one chunk of followers, or takes it from them (kind), as SQL has the followers when it runs.
+// pushOrDropChunk pushes a post to one chunk of followers or, if kind is jobDropChunk, takes it from them. The followers are those that
+// SQL has when it runs.
 func (f *Fanout) pushOrDropChunk(ctx context.Context, kind string, chunk postChunk) error {
 	// The stamp is taken before every read of SQL below: an inbox from which something was removed after the stamp refuses the
 	// post. The post and the follow are then read again for that reader (pushToInboxes).

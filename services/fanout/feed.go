@@ -20,7 +20,7 @@ const (
 	jobPushOnlineChunk = "post.online" // brings a new post to the followers of a chunk who are online; payload: postChunk
 	jobRemovePost      = "post.remove" // key: post ID. Takes a deleted post out of all followers' feeds
 	jobDropChunk       = "post.drop"   // takes a deleted post out of the feeds of a chunk of followers; payload: postChunk
-	jobFollow          = "follow"      // key: reader/author. A follow began, ended or changed its mode
+	jobFollow          = "follow"      // key: reader/author. A follow, its mode, a mute or a hide changed
 	jobProjectSeen     = "feed.seen"   // key: user. The seen position of their feed moved
 )
 
@@ -48,8 +48,9 @@ func RemovePostJob(post services.PostID) jobs.NewJob {
 	return jobs.KeyedJob(jobRemovePost, post.String())
 }
 
-// FollowJob is the job that makes a reader's feed agree with whether they follow the author. The job says only that the follow has
-// changed, and reads the follow when it runs: so the result is right for any order of follows and unfollows.
+// FollowJob is the job that makes a reader's feed agree with whether they follow the author, and with mutes and hides between the two.
+// The job says only that one of these has changed, and reads the follow when it runs: so the result is right for any order of
+// the changes.
 func FollowJob(reader, author services.UserID) jobs.NewJob {
 	return jobs.KeyedJob(jobFollow, jobs.PairKey(reader, author))
 }

@@ -23,17 +23,18 @@ func (f *Fanout) stampFunc(reader services.UserID) func(ctx context.Context) (st
 	}
 }
 
-// currentEdge is a follow as SQL has it now, or its absence.
+// currentEdge is a follow as SQL has it now, or its absence. A follow counts as absent while a mute or a hide keeps the author's posts
+// from the reader.
 type currentEdge struct {
 	services.FollowEdge
-	follows bool // false: the reader does not follow the author
+	follows bool // false: the follow is absent
 }
 
 // ReconcileFollow brings one author's part of a reader's inbox in line with the follow that SQL has now. It does the work of a follow, of
-// a change of its mode and of an unfollow, and may be repeated. If the reader follows, it merges the author's newest posts, of which
-// those after the follow count, and the replays of their shows, and adds the author to the lists of pulled authors or hosts in the
-// document if their posts are pulled or they are a host. If the reader does not follow, it removes all of the author's items, and then
-// reads the follow again.
+// a change of its mode, of an unfollow, and of mutes and hides, under which a follow counts as absent. It may be repeated. If there is a
+// follow, it merges the author's newest posts, of which those after the follow count, and the replays of their shows, and adds the author
+// to the lists of pulled authors or hosts in the document if their posts are pulled or they are a host. If there is none, it removes all
+// of the author's items, and then reads the follow again.
 func (f *Fanout) ReconcileFollow(ctx context.Context, reader, author services.UserID) error {
 	err := jobs.ProjectionMerge[redis.ClockStamp, currentEdge]{
 		Name: func() string { return fmt.Sprintf("reconcile reader %d with author %d", reader, author) },
@@ -140,9 +141,8 @@ func (f *Fanout) dropDeletedPosts(ctx context.Context, reader, author services.U
 	return nil
 }
 
-// dropAuthorItems removes the author's items and reports whether the reader still does not follow. The follow is read again after the
-// removal: the removal may have removed the items that a follow in between had merged. gone is false then, and ReconcileFollow merges
-// again.
+// dropAuthorItems removes the author's items and reports whether the follow is still absent. The follow is read again after the removal:
+// the removal may have removed the items that a follow in between had merged. gone is false then, and ReconcileFollow merges again.
 func (f *Fanout) dropAuthorItems(ctx context.Context, reader, author services.UserID) (gone bool, err error) {
 	// The script also refuses, from then on, pushes that read the former follow.
 	result, err := f.redis.DropFromInbox(ctx, reader, author)

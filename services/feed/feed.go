@@ -10,7 +10,7 @@
 //  1. readRaw reads a part of the reader's inbox, and rebuilds an inbox that is lost or from before the reader's absence.
 //  2. mergePage merges the posts of pulled authors into it, from this node's memory. The list ends at its 300th entry, or where the
 //     inbox or a pulled author's list has lost posts.
-//  3. For the newest page, readRawNewest adds posts in flight to the inbox, and reads it again.
+//  3. withInFlight adds the posts in flight that the page lacks to the inbox, and reads it again.
 //  4. appendVisible reads the posts and authors, and leaves out deleted posts. page goes on with step 1 until the page is full.
 //
 // Entries are IDs, and a cursor is an ID: it needs no look-up, and holds wherever the page came from.

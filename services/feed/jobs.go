@@ -26,7 +26,7 @@ func (s *Service) runProjectPostCopy(ctx context.Context, _ jobs.Job, post servi
 	return s.projectPostCopy(ctx, post)
 }
 
-// projectPostCopy writes a post into its copy in Redis. Until the copy is written, a node that has applied the change's changelog entry
+// projectPostCopy writes a post into its copy in Redis. Until the copy is written, a node that has read of the change in the changelog
 // refuses the older copy and asks SQL. A post that is gone gets no copy, and its job ends: facts that were restored from a backup may
 // lack the post.
 func (s *Service) projectPostCopy(ctx context.Context, id services.PostID) error {

@@ -7,7 +7,7 @@ import (
 )
 
 var (
-	// A row for each file that was ever imported, by the hash in importFile.setProgressKey. Rows stay after the end: they are few.
+	// A row for each regular file that was ever imported, by importFile.progressKey. Rows stay after the end: they are few.
 	putProgress = sql.NewStatement("set an import's progress", `INSERT INTO imports (source, line) VALUES ($1, $2)
 		ON CONFLICT (source) DO UPDATE SET line = excluded.line`)
 

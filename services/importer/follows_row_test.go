@@ -129,7 +129,7 @@ func TestBlankLines(t *testing.T) {
 	}
 }
 
-// A key table takes the ID of a user from a transaction once, and then has it itself. A table that has become too large is emptied.
+// A key table learns the ID of a user from one transaction, and keeps it. A table that has become too large is emptied.
 func TestKeyTableRemembersIDs(t *testing.T) {
 	table := newKeyTable("u")
 	first, err := table.row([]byte("1,2"), latestAllowedID)

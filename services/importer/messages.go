@@ -27,8 +27,8 @@ type messageRow struct {
 	Content string   `json:"content"`
 	To      []string `json:"to"` // the keys of recipients
 
-	message messages.ID   // the ID of the message
-	text    messages.Text // the text of the message, which all lines of its key share
+	message messages.ID
+	text    messages.Text // all lines of a key share it
 }
 
 // messageImport is one import of site messages under way. newMessages has the messages that the next commit inserts, by their
@@ -42,8 +42,8 @@ type messageImport struct {
 	batch []messageRow // since the last commit
 	// recipientCount counts the recipients of the batch, each as often as a line names them: the cost of a transaction depends on it.
 	recipientCount int
-	newMessages    map[string]messageRow // the messages that the next commit inserts, by their keys
-	textBytes      int                   // of the texts of newMessages
+	newMessages    map[string]messageRow
+	textBytes      int // of the texts of newMessages
 }
 
 // maxBatchTextBytes bounds the texts of a batch, in bytes. 20,000 rows of the longest texts would be gigabytes.

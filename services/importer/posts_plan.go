@@ -11,7 +11,7 @@ import (
 // plannedPost is a post that does not exist yet, with its ref; an empty text means none. Its author is an index in the table of keys.
 type plannedPost struct {
 	services.Post
-	ref services.Ref // of the post; without a text if it has none
+	ref services.Ref
 }
 
 // plan makes posts of the batch, in its order: it finds the posts that they answer, omits those that exist already, and

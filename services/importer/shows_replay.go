@@ -60,7 +60,7 @@ type showReplayRun struct {
 	service     ShowService // applies the events to shows
 	speedFactor int         // how many times as fast as the file
 
-	rows   []showRow   // the good lines of the file
+	rows   []showRow   // the good lines of the file, one for each show
 	events []showEvent // all steps of the rows, in the order of their times
 	// began and firstEventAt are the same moment on two clocks: replayTime converts between them.
 	began        time.Time // by this machine's clock
@@ -100,7 +100,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// run reads the file of shows, and then starts and ends them at their times, as runEvents says.
+// run reads the file, and then applies its events at their times.
 func (re *showReplayRun) run(ctx context.Context) (Report, error) {
 	err := re.readFile(ctx)
 	if err == nil {

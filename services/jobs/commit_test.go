@@ -140,7 +140,7 @@ func TestAKeyRemembersARefusal(t *testing.T) {
 	})
 }
 
-// An idempotency key remembers the errors of some codes, and stays free after those of others, and a failed command has no effect.
+// An idempotency key remembers errors of some codes, and stays free after errors of others. A failed command has no effect.
 func TestCodesThatAKeyRemembers(t *testing.T) {
 	n := sqliteNode(t, nil)
 	for _, code := range []services.Code{

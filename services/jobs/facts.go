@@ -19,7 +19,7 @@ type NewJob struct {
 	// key and no NotBefore. "" keeps the job separate.
 	MergeGroup string
 
-	cause       trace.Cause // the span of the command that enqueued it, for traces
+	cause       trace.Cause // the span in which it is enqueued
 	prioritized bool        // it goes ahead of waiting bulk work, see priorityHeadStart
 }
 

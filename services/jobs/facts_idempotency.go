@@ -56,7 +56,7 @@ func RememberRequest(ctx context.Context, tx *sql.Tx, scope, key string, as Reme
 	return err
 }
 
-// RememberIDs stores the IDs that the request made, under a key that this transaction has claimed.
+// RememberIDs stores the IDs that the command returned, under a key that this transaction has claimed.
 func RememberIDs(ctx context.Context, tx *sql.Tx, scope, key string, ids []string) error {
 	_, err := tx.Run(ctx, rememberIDs, scope, key, sql.AsJSON(ids))
 	return err
@@ -83,16 +83,14 @@ func rememberUnchanged(ctx context.Context, tx *sql.Tx, scope, key string, ids [
 	return err
 }
 
-// RememberedRequest is the request of a key and its stored result: the created ids, or the refusal (nil for none). Unchanged means
-// that the request changed nothing. SentInputHash and Subject are those of Command.SentInput and Command.Subject; both are
-// empty for a request without SentInput.
+// RememberedRequest is the request of a key and its stored result.
 type RememberedRequest struct {
-	InputHash     []byte          // the hash of the command's name and input: see inputHash
-	SentInputHash []byte          // the hash of Command.SentInput; empty: there was none
-	Subject       string          // the global ID of the object that the input names; see Command.Subject
-	IDs           []string        // the IDs that the request made
+	InputHash     []byte          // the inputHash of the command's name and input
+	SentInputHash []byte          // the inputHash of the command's name and SentInput; empty: there was no SentInput
+	Subject       string          // Command.Subject; "" for a request without SentInput
+	IDs           []string        // the IDs that the command returned
 	Refusal       *services.Error // nil: it was not refused
-	Unchanged     bool            // the state was already as requested
+	Unchanged     bool            // the state was already as requested: see ErrUnchanged
 }
 
 // RecallRequest returns the result that a key had within the last 24 hours.

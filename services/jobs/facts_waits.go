@@ -10,8 +10,8 @@ import (
 var (
 	lastJob = sql.NewStatement("the last job", `SELECT COALESCE(max(id), 0) FROM jobs`)
 
-	// jobOfKey finds a waiting or leased job of a kind and key. It reads the jobs of the kind one by one, and Revive calls it only for kinds
-	// with few jobs.
+	// jobOfKey finds a waiting or leased job of a kind and key. It reads the jobs of the kind one by one. A kind whose jobs are revived
+	// has few.
 	jobOfKey = sql.NewStatement("a job of a key", `SELECT id FROM jobs WHERE kind = $1 AND key = $2 LIMIT 1`)
 
 	forgetDead = sql.NewStatement("forget dead jobs of a key", `DELETE FROM dead_jobs WHERE kind = $1 AND key = $2`)

@@ -51,7 +51,7 @@ type Heartbeat struct {
 
 // process is a process of another node.
 type process struct {
-	id          string    // the LeaseTokenPrefix of the process's jobs
+	id          string    // Node.LeaseTokenPrefix of the process
 	restartedAt time.Time // when it replaced a crashed process; zero: it did not
 }
 
@@ -82,7 +82,7 @@ func (h *Heartbeat) Begin(ctx context.Context) error {
 		return err
 	}
 	h.startedAt = time.Now()
-	// A process that ends in order removes its row at the end of Run: with a row of this name, the former process is taken to have crashed.
+	// A process that ends in order removes its row at the end of Run. If there is a row, the former process is taken to have crashed.
 	h.predecessorCrashed = slices.ContainsFunc(before, func(node Node) bool { return node.Self })
 	if err := h.freeOwnJobs(ctx); err != nil {
 		return err
@@ -165,7 +165,7 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	}
 	var silent, dead []string
 	replaced := h.restartedNodes(nodes)
-	// hanging says that jobs may be overdue, and are to be looked for. While some are overdue, later ones become overdue too.
+	// hanging says that jobs may be overdue. While jobs are overdue, later ones become overdue too, so look for them until none is left.
 	hanging := h.predecessorLingers() || len(replaced) > 0 || halted || len(e.lateJobs.jobs) > 0
 	for _, node := range nodes {
 		if node.SilentFor >= nodeSilentAfter {

@@ -66,7 +66,7 @@ func TestAMergeNeverLeavesAnOlderFact(t *testing.T) {
 	})
 }
 
-// Each round stamps the projection before it reads the fact. A merge ends with the first successful round, and gives up after
+// Each round takes a stamp before it reads the fact. A merge ends with the first successful round, and gives up after
 // MaxMergeAttempts.
 func TestAMergeRepeatsAllStepsUntilItIsDone(t *testing.T) {
 	round := []string{"mark", "read", "put"}

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Throttle spaces out the passes over one key, such as those that update the views of a conversation's members: the jobs that request a
-// pass wait until the next one is due, and merge. It knows only the passes of this process. Its zero value is ready, and it is safe for
-// concurrent use.
+// Throttle spaces out the passes over one key, such as those that project a conversation's states to all members: the jobs that request
+// a pass wait until the next one is due, and merge. It knows only the passes of this process. Its zero value is ready, and it is safe
+// for concurrent use.
 type Throttle[K comparable] struct {
 	mu   sync.Mutex      // guards next
 	next map[K]*nextPass // by key; a key without a pass so far is absent

@@ -110,7 +110,7 @@ func TestFirstPagesThatAreLeftToBoard(t *testing.T) {
 	}
 }
 
-// A first page whose session shares a slot with others (SessionScope) is written to Redis, so it is left to Board.
+// The session of a first page that shares a slot with others (SessionScope) takes the slot in Redis, so the page is left to Board.
 func TestFirstPagesThatShareASlot(t *testing.T) {
 	for scope, ready := range map[SessionScope]map[string]bool{
 		PerRequest: {"": true, "phone": true}, PerDevice: {"": true, "phone": false}, PerUser: {"": false, "phone": false},

@@ -23,7 +23,7 @@ var (
 )
 
 // EraseSteps are the steps that remove a host's shows from all boards and lists, and a user's reminders. The row in hosts goes last:
-// without it logChange would not append the entries to the changelog that take the shows off boards.
+// without it logChange would not append to the changelog the entries that take the shows off boards.
 func (s *Service) EraseSteps() []erase.Step {
 	return []erase.Step{
 		erase.DeleteRows("reminders", "reminders", "user_number", "show, user_number"),

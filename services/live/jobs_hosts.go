@@ -148,8 +148,8 @@ func (s *Service) writeHostsIntoDocuments(ctx context.Context, hosts []services.
 // publishHosts publishes all shows of hosts on boards, with one log entry. All documents already name these hosts. The
 // caller has locked the log of shows.
 func (s *Service) publishHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID) error {
-	// named are the hosts of which it is recorded only now that all documents name them. The other hosts are published already, or the last
-	// of their chunks publishes them.
+	// named are the hosts that recordHostsInDocuments has only now recorded as named in all documents. The other hosts are published
+	// already, or the last of their chunks publishes them.
 	named, err := recordHostsInDocuments(ctx, tx, hosts)
 	if err != nil || len(named) == 0 {
 		return err
@@ -171,7 +171,7 @@ func (s *Service) publishHosts(ctx context.Context, tx *sql.Tx, hosts []services
 
 // runHostIntoDocuments writes a host into the documents of their followers: at once if they are one chunk, otherwise by a job for each
 // chunk. If there is no chunk to queue, it publishes the host's shows on boards. It queues nothing for a host that all documents name, or
-// of which a job for some chunk has not ended.
+// whose chunks have jobs that have not ended.
 func (s *Service) runHostIntoDocuments(ctx context.Context, job jobs.Job) error {
 	host, err := services.ParseUserIDText(job.Key)
 	if err != nil {

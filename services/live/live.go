@@ -78,7 +78,7 @@ type Service struct {
 	// These come from Config, with its defaults filled in. sessionIdleTime is how long a session lives after its last page,
 	// maxSessionLife the longest that it lives in any case.
 	limits                          ShowLimits
-	sessionScope                    SessionScope // which sessions cannot live at the same time
+	sessionScope                    SessionScope // which sessions share a slot: only one of them lives
 	sessionIdleTime, maxSessionLife time.Duration
 	buildWait                       time.Duration // how long a page waits for a rebuild
 

@@ -21,7 +21,8 @@ const (
 	benchPageSize      = 20      // shows on a page
 )
 
-// newFullCache is a cache with 100,000 active shows. A tenth of them have moved lately, and the cache keeps their former positions too.
+// newFullCache is a cache with 100,000 active shows. About a tenth of them have moved lately, and the cache keeps their former positions
+// too.
 func newFullCache(tb testing.TB) (m *showCache, version uint64) {
 	m = newFakeShowSQL().newCache()
 	readLog(tb, m)

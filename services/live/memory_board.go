@@ -9,7 +9,7 @@ import (
 	"tidings/services"
 )
 
-// Version is the version of the changelog of shows up to which the cache has read it: a board that is read now has this version.
+// Version is the version up to which the cache has read the log of shows: a board that is read now has this version.
 func (m *Memory) Version() uint64 { return m.logFollower.Version() }
 
 // Loaded reports whether the shows were ever loaded. A node that has not loaded them serves no boards.
@@ -26,7 +26,7 @@ func (m *Memory) activeAt(hosts []services.FollowedAuthor, version uint64, after
 }
 
 // replaysAt lists the hosts' cached replays in the order of boards, as they were at a version: the shows that were over by then and
-// whose end was recorded less than Memory.historyHorizon ago, and the newest replays of hosts whose replays are pulled. As activeAt, it
+// whose end was recorded less than Memory.historyHorizon ago, and the newest replays of hosts whose replays are pulled. Like activeAt, it
 // begins after a position, lists at most limit shows, and reports whether there are more.
 func (m *Memory) replaysAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int) (shows []Show, more bool) {
 	if !after.Replay {
@@ -35,7 +35,7 @@ func (m *Memory) replaysAt(hosts []services.FollowedAuthor, version uint64, afte
 	return m.pageAt(hosts, version, after, limit, true)
 }
 
-// hostSpans is the positions (spans) of one host's active shows, or of their replays, with the greatest score among them.
+// hostSpans has the positions (spans) of one host's active shows, or of their replays, with the greatest score among them.
 type hostSpans struct {
 	topScore int64           // the greatest score of the spans
 	spans    *[]positionSpan // in the order of boards

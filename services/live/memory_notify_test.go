@@ -11,8 +11,8 @@ import (
 	"tidings/services"
 )
 
-// Whole shows come from the cache, then from recently read ones, then from SQL. A show on no
-// board is read from SQL each time, because the changelog does not have its changes.
+// Whole shows come from the cache, then from recently read ones, then from SQL. A show on no board is read from SQL each time, because
+// the changelog does not have its changes.
 func TestShowsAreReadFromTheCacheFirst(t *testing.T) {
 	s := newFakeShowSQL()
 	m := s.newCache()

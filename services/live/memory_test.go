@@ -26,7 +26,7 @@ type fakeShowSQL struct {
 	liveVersions        map[services.UserID]uint64 // by host: the version at which the set of their live shows last changed
 	newestVersion       uint64                     // the newest version of the log
 	now                 time.Time                  // the time of the node and of SQL
-	beforeRead          func(what string)          // runs before each read, with its name; a test writes in it, as others do during a load
+	beforeRead          func(what string)          // runs before the reads of a load and of the log; a test writes in it, as other nodes do
 	nextEntryUnparsable atomic.Bool                // the next read of the log returns an entry that cannot be parsed
 
 	showsReadByID, loadCount int // how many shows were read by ID, and how often a load began

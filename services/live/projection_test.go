@@ -140,8 +140,8 @@ func (v boardTest) readBoard() redisBoard {
 	return read
 }
 
-// wantReplays checks a script's result and the list of replays after it: list are its replays, nil means that there is no list, and
-// floor is the millisecond of its floor, 0 for none.
+// wantReplays checks a script's result and the list of replays after it: list are its replays, nil if the list is missing or being
+// built, and floor is the millisecond of its floor, 0 for none.
 func (v boardTest) wantReplays(what string, got, want redis.ResultStatus, floor int, list []replayEntry) {
 	v.Helper()
 	read := v.readBoard()

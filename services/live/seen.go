@@ -53,10 +53,9 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *st
 }
 
 // selectBoardVersionBefore reads the newest version (head) of the log of shows, and the lowest LiveVersion of the running shows that
-// started after a time.
-// Only running shows count in badges, so the others do not matter. A show that started before the time still counts if its start
-// was logged after the start of one of these shows. The conditions on host and on status < 2 make the query a range of the index
-// shows_active: SQLite uses a partial index only if the query repeats its condition.
+// started after a time. Only running shows count in badges, so the others do not matter. A show that started before the time still
+// counts if its start was logged after the start of one of these shows. The conditions on host and on status < 2 make the query a range
+// of the index shows_active: SQLite uses a partial index only if the query repeats its condition.
 var selectBoardVersionBefore = sql.NewStatement("version of the board at a time", `SELECT
 	COALESCE((SELECT head FROM log_heads WHERE kind = '`+ChangelogKind+`'), 0),
 	COALESCE((SELECT min(live_ver) FROM shows WHERE host > 0 AND status < 2 AND status = 1 AND live_ver > 0 AND started_at > $1), 0)`)

@@ -81,8 +81,8 @@ func (s Show) Place() ShowPlace {
 // one, the end of a replay. Descending order puts live shows before upcoming ones, the newest start first and the soonest plan
 // first. Replays come after both. Equal times are ordered by ID, the greater first. The zero value is no position.
 type ShowPlace struct {
-	Replay bool            // the position is among the replays
-	Score  int64           // a time in milliseconds, see ShowPlace
+	Replay bool // the position is among the replays
+	Score  int64
 	ID     services.PostID // of the show
 }
 

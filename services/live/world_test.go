@@ -16,8 +16,8 @@ import (
 	"tidings/services/sql"
 )
 
-// planShow schedules a show that is planned to start after the time in. On a host's first show it adds the job that names the host in
-// the documents of their followers.
+// planShow schedules a show that is to start when the duration in has passed. On a host's first show it adds the job that names the
+// host in the documents of their followers.
 func planShow(w *fanouttest.World, host services.UserID, in time.Duration) services.PostID {
 	w.TB.Helper()
 	id := w.IDs.Next()

@@ -54,7 +54,7 @@ SELECT CAST($1 AS BIGINT), c.type, 1, r.message, CAST(r.message AS TEXT) || CAST
 	SELECT message FROM site_message_recipients WHERE user_number = $1 AND {in type $3 TEXT} ORDER BY message DESC LIMIT 1
 ) AS r WHERE TRUE ORDER BY c.type`+onConflictRaiseReadTo)
 
-	// Marks a message read for users to whom it is delivered after a mark that covers it.
+	// markLateDeliveredRead marks a message read for users to whom it is delivered after a mark that covers it.
 	markLateDeliveredRead = sql.NewStatement("mark what was delivered late read", `
 UPDATE site_message_recipients SET read_at = r.read_at FROM {rows $2 user_number BIGINT, read_at BIGINT} AS r
 WHERE site_message_recipients.user_number = r.user_number AND message = $1 AND site_message_recipients.read_at IS NULL`)
@@ -97,7 +97,7 @@ UPDATE site_message_recipients SET read_at = NULL, unread_gen = $3 WHERE user_nu
 	markReadByType = sql.NewStatement("mark site messages of types read", `
 UPDATE site_message_recipients SET read_at = $4 WHERE user_number = $1 AND {in type $2 TEXT} AND message <= $3 AND read_at IS NULL AND unread_gen <= $5 RETURNING type`)
 
-	// Raises the generation of messages that are unread already, so that a mark of an older list leaves them unread.
+	// keepUnread raises the generation of messages that are unread already, so that a mark of an older list leaves them unread.
 	keepUnread = sql.NewStatement("keep site messages unread", `
 UPDATE site_message_recipients SET unread_gen = $3 WHERE user_number = $1 AND {in message $2 BIGINT} AND read_at IS NULL AND unread_gen < $3`)
 
@@ -166,7 +166,7 @@ func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, da
 	if _, err := tx.Run(ctx, lockStates, lock); err != nil {
 		return nil, err
 	}
-	// While the locks are held, no other transaction gives these users a message of the same message type, or takes one from them.
+	// While the locks are held, no other transaction gives these users a message of this type, or takes one from them.
 	has := map[services.UserID]bool{}
 	err = tx.Each(ctx, existingRecipients, []any{id, users}, func(scan func(...any) error) error {
 		var user services.UserID

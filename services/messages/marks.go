@@ -72,9 +72,9 @@ func checkMarkedCount(ids []ID) error {
 	return nil
 }
 
-// markCommand is a command that marks messages of a user by change, which returns the changed states. The command projects the counts
-// once it is committed; if that fails, its job projects them. Apply reads the states under its locks, and sets them anew if it runs
-// again.
+// markCommand is a command that marks messages of a user by change, which returns the states to project. The command projects the
+// counts once it is committed; if that fails, its job projects them. Apply reads the states under its locks, and sets them anew if it
+// runs again.
 func (s *Service) markCommand(name string, user services.UserID, change func(context.Context, *sql.Tx) ([]UnreadState, error)) *jobs.Command {
 	var states []UnreadState
 	return &jobs.Command{

@@ -35,7 +35,7 @@ func claimDemoFolder(cfg *Config) (remove func(), err error) {
 		}
 		return func() { _ = os.RemoveAll(cfg.Data) }, nil
 	}
-	// The marker file is written before the database is made. So a database beside no marker file does not belong to a demo.
+	// The marker file is written before the database is made. So a database without a marker file does not belong to a demo.
 	mark := filepath.Join(cfg.Data, demoMarkerFile)
 	_, unmarked := os.Stat(mark)
 	if _, err := os.Stat(filepath.Join(cfg.Data, databaseFile)); err == nil && unmarked != nil {

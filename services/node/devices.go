@@ -28,7 +28,7 @@ func (s *Server) wireDevices() {
 // each node shows the same numbers. One statement serves all seven metrics.
 type deviceCollector struct {
 	enabled func() bool                                       // whether this node sends Web Push: it has the keys
-	count   func(ctx context.Context) (devices.Counts, error) // Service.Counts
+	count   func(ctx context.Context) (devices.Counts, error) // devices.Service.Counts
 	now     func() time.Time
 }
 

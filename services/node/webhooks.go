@@ -35,7 +35,7 @@ func (s *Server) wireWebhooks() {
 // together.
 type webhookCollector struct {
 	enabled func() bool                                                         // whether the change stream is on
-	list    func(ctx context.Context, name string) ([]webhooks.Endpoint, error) // Service.Endpoints; the name "" is for all
+	list    func(ctx context.Context, name string) ([]webhooks.Endpoint, error) // webhooks.Service.Endpoints; the name "" is for all
 	now     func() time.Time
 }
 

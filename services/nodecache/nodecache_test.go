@@ -154,7 +154,7 @@ func newCaches(e *fakeStores) *Caches {
 	return New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), PollInterval: time.Hour})
 }
 
-// postChangedAt is a post that was last changed so many seconds after the beginning of 1970.
+// postChangedAt is a post whose last change was at timeAtSecond(changed).
 func postChangedAt(id services.PostID, changed int) services.Post {
 	return services.Post{ID: id, Author: 7, Body: "body", UpdatedAt: timeAtSecond(changed)}
 }

@@ -35,7 +35,7 @@ type PulledCache struct {
 	mu                   sync.RWMutex
 	authors              map[services.UserID]*pulledAuthor
 	ownChangesAheadOfLog map[uint64]PullChange // by version: this node's own changes that the log has not brought yet
-	// requestedAuthors are authors to be read from SQL at the next poll of the changelog: they are not cached, or too few of their
+	// requestedAuthors are authors to be read from SQL after the next read of the changelog: they are not cached, or too few of their
 	// posts are left.
 	requestedAuthors map[services.UserID]struct{}
 	// readers indexes the watched users by the authors in their badges.
@@ -207,7 +207,7 @@ func (p *PulledCache) readRequested(ctx context.Context) error {
 	return err
 }
 
-// requestRead makes the next poll of the changelog read authors from SQL: see readRequested.
+// requestRead asks for authors to be read from SQL after the next read of the changelog: see readRequested.
 func (p *PulledCache) requestRead(authors []services.UserID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

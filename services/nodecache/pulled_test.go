@@ -242,8 +242,8 @@ func TestOlderPulledPostsAreANewState(t *testing.T) {
 	}
 }
 
-// Counts with an author who is not in the cache say so (CacheNotLoaded) until the author is read: at once by LoadMissing, or at the
-// next poll of the changelog, which notifies the author's readers.
+// Counts with an author who is not in the cache say so (CacheNotLoaded) until the author is read: at once by LoadMissing, or after the
+// next read of the changelog. The author's readers are notified then.
 func TestCountsAreBehindUntilTheirAuthorIsRead(t *testing.T) {
 	s := newTestNode()
 	s.readLogOnce(t)

@@ -17,7 +17,7 @@ func (e *fakeStores) LogHeads(context.Context) (map[string]uint64, error) {
 	return heads, e.sqlErr
 }
 
-// Tail, which a hint that the changelog has grown runs, costs one SELECT if no kind of entry has grown. Otherwise it reads only the
+// Tail runs after a hint that the changelog has grown. It costs one SELECT if no kind of entry has grown. Otherwise it reads only the
 // kinds that have grown.
 func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 	e := newFakeStores()

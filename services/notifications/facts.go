@@ -146,12 +146,12 @@ type newCause struct {
 // groupChange is the change of a group. lowestPosition and highestPosition are the least and the greatest position among the
 // changing causes. lowestPosition is used only for a new group, all of whose causes are among them.
 type groupChange struct {
-	lowestPosition, highestPosition services.PostID // among the changing causes
+	lowestPosition, highestPosition services.PostID
 	// readTo is the position up to which the group becomes read: a mark already covers a cause of a past time that is reported only
 	// now, or a cause was read as a mention. Otherwise it is 0. undoableMarkNumber is the number of that mark, if it can be undone;
 	// readToBeforeMark is the position up to which the category was read before that mark.
 	readTo, readToBeforeMark services.PostID
-	undoableMarkNumber       uint64 // the mark that an undo can still take back; 0: none
+	undoableMarkNumber       uint64
 	// causesDelta is the change of the number of causes that count. It is 0 if only hidden ones changed: the row is written for
 	// highestPosition.
 	causesDelta int

@@ -99,8 +99,8 @@ func (b *lockedCounters) findFormerMentions(missing []newCause, known map[Cause]
 	return answers
 }
 
-// assignLowestPositions gives each answer the next position below those of all other causes, in its range of lowestPositionRange, and
-// marks these positions seen.
+// assignLowestPositions gives each answer the next free position of its lowestPositionRange, below the positions of all other causes,
+// and marks these positions seen.
 func (b *lockedCounters) assignLowestPositions(ctx context.Context, answers []formerMention, asked sql.RowsParameter) error {
 	if len(answers) == 0 {
 		return nil

@@ -13,8 +13,8 @@ import (
 // microseconds, or an ID that was made then. The last column is true if the cause exists but does not count: its recipient blocks
 // its actor, or may not see what the actor published.
 type causeStatements struct {
-	byKey, bySubject sql.Statement // read the causes with given keys, and all causes of given subjects
-	timeIsID         bool          // the statements return the time as an ID and not in microseconds
+	byKey, bySubject sql.Statement
+	timeIsID         bool // the statements return the time as an ID and not in microseconds
 }
 
 const (
@@ -154,8 +154,8 @@ type storedCause struct {
 // supportedCause is a cause that exists according to the facts: its time in microseconds, and whether it does not count, because its
 // recipient blocks its actor or may not see what the actor published.
 type supportedCause struct {
-	atMicros int64 // when it happened, in microseconds
-	hidden   bool  // it does not count, because of a block or a hide
+	atMicros int64
+	hidden   bool
 }
 
 // readSupportedCauses returns the causes that the facts support now. It runs one statement for each category and form (one actor or

@@ -75,7 +75,7 @@ type counterRow struct {
 	// undone.
 	readTo, readToBeforeMark services.PostID
 	changed                  bool // save raises the version
-	changedInvisibly         bool // save writes the row and keeps the version: a newer one could reveal a hidden cause
+	changedInvisibly         bool // save writes the row but does not raise the version: that could reveal a hidden cause
 }
 
 // lockedCounters are the locked counters of a transaction, with their rows as read under the lock. save writes the changed rows.

@@ -39,7 +39,7 @@ type Page struct {
 	Notifications  []Notification
 	More           bool     // more groups follow
 	Next           Position // the position of the last group that was read; zero if none was
-	MarkGeneration uint64   // rises when notifications become unread again; a mark of this page as read names it
+	MarkGeneration uint64   // rises when notifications become unread again; marks of this page send it back
 }
 
 // listStatementText lists the groups that meet a condition, in some categories. Each category is a range of an index. The statement

@@ -20,9 +20,9 @@ type CategoryState struct {
 	Category            services.Category
 	Version             uint64          // rises with each visible change
 	NewestShown, SeenTo services.PostID // the greatest position that was ever shown, and the greatest that was seen
-	OlderUnseen         int             // unseen groups of the days before NewestDay-7
-	NewestDay           int64           // days since 1970, UTC: the day of the read
-	UnseenByDay         [8]int          // unseen groups of NewestDay, of the day before, and so on
+	OlderUnseen         int
+	NewestDay           int64 // days since 1970, UTC: the day of the read
+	UnseenByDay         [8]int
 }
 
 // documentCounts returns the part of a state that a document shows, and whether the state is shown. The state of a category that is

@@ -94,8 +94,8 @@ func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
 }
 
 // withdrawFromRecipients takes a notification back from its recipients, a chunk at a time. Chunks that have not run are not written
-// any more, because they find no notification that is not withdrawn: see lockHostNotification. The command has changed the facts
-// already; withdrawFromRecipients makes the rows agree with them: the causes no longer count.
+// any more: lockHostNotification does not find a withdrawn notification. The command has changed the facts already;
+// withdrawFromRecipients makes the rows agree with them: the causes no longer count.
 func (s *Service) withdrawFromRecipients(ctx context.Context, _ jobs.Job, id services.PostID) error {
 	for after, more := services.UserID(0), true; more; {
 		var causes []Cause

@@ -52,11 +52,11 @@ func NotifyJob(cause Cause) (jobs.NewJob, error) {
 	return jobs.NewJob{Kind: jobNotify, MergeGroup: services.UserIDText(cause.Recipient), Payload: payload}, nil
 }
 
-// NotifyJobs returns a job for each of several causes, which makes it count or no longer count, according to the facts: see NotifyJob.
+// NotifyJobs returns the jobs of several causes, one for each: see NotifyJob.
 func NotifyJobs(causes ...Cause) ([]jobs.NewJob, error) { return NotifyJobsAt(0, causes...) }
 
-// NotifyJobsAt returns a job for each of several causes, as NotifyJobs does. moment is an ID of the time at which the causes happened, if
-// they are reported only now, else 0: see Cause.Moment.
+// NotifyJobsAt returns the jobs of several causes, as NotifyJobs does. moment is an ID of the time at which the causes happened if they
+// are reported only now, else 0: see Cause.Moment.
 func NotifyJobsAt(moment services.PostID, causes ...Cause) ([]jobs.NewJob, error) {
 	made := make([]jobs.NewJob, len(causes))
 	for i, cause := range causes {

@@ -17,7 +17,7 @@ type Notification struct {
 	NewestPosition services.PostID // position of the cause that arrived last: a mark of the shown notification reaches up to here
 	MarkAllUpTo    services.PostID // only on the first of a list: where a mark of the whole list ends, if after NewestPosition; else 0
 	Category       services.Category
-	Subject        services.PostID   // the post; REMINDER: the show; FOLLOW: 0; host categories: the host notification or a group key's hash
+	Subject        services.PostID   // the post; REMINDER: the show; FOLLOW: 0; host categories: host notification or a group key's hash
 	At             time.Time         // when the newest of its causes happened
 	ActorCount     int               // number of users
 	SampleActors   []services.UserID // the newest of these users, at most maxSampleActors
@@ -49,7 +49,7 @@ func (n Notification) Position() Position { return Position{n.At, n.Category, n.
 // subject. It depends on the facts alone, and not on the order in which they arrived, so all nodes list in the same order. The
 // zero position is before the first.
 type Position struct {
-	At       time.Time // when the newest cause happened
+	At       time.Time
 	Category services.Category
 	Subject  services.PostID
 }
@@ -64,7 +64,7 @@ type Cause struct {
 	Recipient services.UserID
 	Category  services.Category
 	Subject   services.PostID // a post; FOLLOW: 0; REMINDER: the show; host categories: the host notification or a group key's hash
-	Actor     services.UserID // 0: every actor of the subject; in host categories nobody
+	Actor     services.UserID
 	Object    services.PostID `json:",omitempty"` // COMMENT: the comment; host categories: the host notification; else 0
 
 	// Moment is an ID of the time at which the cause happened, if it was reported later. If Moment is 0, the cause gets its position

@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	// lockAndCountUsers locks users' rows with the shared lock that a follow takes: an erasure waits for it, but visits and profiles do not.
-	// It returns a count, which is one row, however many users there are. SQLite has one writer, so there the statement only counts.
+	// lockAndCountUsers locks users' rows with the shared lock that a follow takes: an erasure waits for it, but visits and profiles do
+	// not. It returns a count, which is one row, however many users there are. SQLite has one writer, so there the statement only counts.
 	lockAndCountUsers = sql.NewStatement("hold and count users", `SELECT count(*) FROM (
 		SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for key share}) AS held`)
 

@@ -24,8 +24,8 @@ func HidesFromCondition(author, viewer string) string {
 		") OR " + beingErasedCondition(author) + ")"
 }
 
-// HidWhenPublishedCondition is the SQL condition that an author already hid from a viewer when the author published an item, whose ID is
-// id: the viewer was never shown the item. It also holds while the author is being erased.
+// HidWhenPublishedCondition is the SQL condition that an author hides from a viewer or blocks them, and already did when the author
+// published an item, whose ID is id: the viewer was never shown the item. It also holds while the author is being erased.
 func HidWhenPublishedCondition(author, viewer, id string) string {
 	return "(EXISTS (SELECT 1 FROM hides h WHERE h.author = " + author + " AND h.follower = " + viewer + " AND h.made < " + id +
 		") OR EXISTS (SELECT 1 FROM blocks b WHERE b.blocker = " + author + " AND b.blocked = " + viewer + " AND b.made < " + id +
@@ -43,7 +43,7 @@ func beingErasedCondition(user string) string {
 var hidesFrom = sql.NewStatement("whether an author hides from a viewer", "SELECT 1 WHERE "+HidesFromCondition("$2", "$1"))
 
 // HiddenOrBlockedCondition is the SQL condition under which a list of users' actions leaves a user out for a viewer: the user hides
-// from the viewer, or one of the two blocks the other.
+// from the viewer or is being erased, or one of the two blocks the other.
 func HiddenOrBlockedCondition(user, viewer string) string {
 	return "(" + HidesFromCondition(user, viewer) + " OR " + blocksCondition(viewer, user) + ")"
 }
@@ -55,7 +55,8 @@ func blocksCondition(user, other string) string {
 
 // HiddenOrBlockedForOwnerCondition is the SQL condition under which a list of users' actions on an owner's object leaves a user out for a
 // viewer. If the viewer is the owner, they were notified of the actions, and a gap in the list would reveal that a user hides from them
-// or blocks them. So only their own blocks, and the erasure of a user, leave users out. For other viewers it is HiddenOrBlockedCondition.
+// or blocks them. So only the viewer's own blocks, and the erasure of a user, leave users out. For other viewers it is
+// HiddenOrBlockedCondition.
 func HiddenOrBlockedForOwnerCondition(user, viewer, owner string) string {
 	return "(CASE WHEN " + owner + " = " + viewer + " THEN " + blocksCondition(viewer, user) + " OR " + beingErasedCondition(user) + " ELSE " + HiddenOrBlockedCondition(user, viewer) + " END)"
 }

@@ -59,7 +59,6 @@ func (b *testStore) makeUsers(keys ...string) []services.UserID {
 	return b.MakeUsers(keys...)
 }
 
-// follow writes follows.
 func (b *testStore) follow(edges ...services.FollowEdge) {
 	b.t.Helper()
 	b.MakeFollows(edges...)

@@ -68,7 +68,7 @@ func OfUsers(ctx context.Context, r sql.Reader, users []services.UserID, viewCod
 }
 
 // OfViews returns a user's positions in some views, such as HomeFeedView, by the code of the view. Views that the user never looked at
-// are absent. Views that also have a view id are not read here.
+// are absent. Views that also have a view ID are not read here.
 func OfViews(ctx context.Context, r sql.Reader, user services.UserID, viewCodes ...string) (map[string]services.PostID, error) {
 	positions := make(map[string]services.PostID, len(viewCodes))
 	err := r.Each(ctx, positionsOf, []any{user, viewCodes}, func(scan func(...any) error) error {

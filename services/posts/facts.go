@@ -40,8 +40,8 @@ var (
 
 	postByID = sql.NewStatement("a post", postColumns+`WHERE id = $1`)
 
-	// mayHaveBeenShown returns no row if there is no such post, if its author is being erased, or if the author hid from the reader or
-	// blocked them before it was published.
+	// mayHaveBeenShown returns no row if there is no such post, if its author is being erased, or if the author has hidden from the
+	// reader or blocked them since before it was published.
 	mayHaveBeenShown = sql.NewStatement("whether a reader can have been shown a post",
 		`SELECT p.author FROM posts p WHERE p.id = $2 AND NOT `+people.HidWhenPublishedCondition("p.author", "$1", "p.id"))
 

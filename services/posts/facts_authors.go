@@ -38,8 +38,8 @@ var (
 	authorsWithManyFollowers = sql.NewStatement("authors whom many follow", `SELECT followee FROM follows WHERE followee > $1
 		GROUP BY followee HAVING count(*) >= $2 ORDER BY followee LIMIT $3`)
 
-	// pullAuthors lists the authors whose row has pull set: they have pulled posts, or may have some, and their followers' documents
-	// list them.
+	// pullAuthors lists the authors whose row has pull set: they may have pulled posts, and their followers' documents list them or soon
+	// will.
 	pullAuthors = sql.NewStatement("pull authors", `SELECT author FROM authors WHERE pull AND author > $1 ORDER BY author LIMIT $2`)
 
 	// The count ends at a limit: beyond the greatest threshold the number does not matter.

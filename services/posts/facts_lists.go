@@ -68,7 +68,7 @@ WHERE p.id = c.post AND p.deleted_at IS NULL AND NOT `+people.HidesFromCondition
 )
 
 // Answers reads pages of answers as a viewer may see them, all by one query. It leaves out answers of authors who hide from the
-// viewer, block the viewer, or are blocked by the viewer.
+// viewer, block the viewer, are blocked by the viewer, or are being erased.
 func Answers(ctx context.Context, db *sql.DB, viewer services.UserID, pages []AnswersPage) (map[AnswersPage]AnswerList, error) {
 	return sql.ReadLists(ctx, db.Runner, answersOf, viewer, pages,
 		func(page AnswersPage) ([]any, int) { return []any{page.Post, page.After}, page.Size },
@@ -79,8 +79,8 @@ func Answers(ctx context.Context, db *sql.DB, viewer services.UserID, pages []An
 }
 
 // Likes reads pages of likes as a viewer may see them, all by one query. It leaves out users who hide from the viewer, block the
-// viewer, or are blocked by the viewer. On the viewer's own posts it leaves out only users whom the viewer blocks and users who are
-// being erased: see people.HiddenOrBlockedForOwnerCondition.
+// viewer, are blocked by the viewer, or are being erased. On the viewer's own posts it leaves out only users whom the viewer blocks
+// and users who are being erased: see people.HiddenOrBlockedForOwnerCondition.
 func Likes(ctx context.Context, db *sql.DB, viewer services.UserID, pages []LikesPage) (map[LikesPage]LikeList, error) {
 	return sql.ReadLists(ctx, db.Runner, likesOf, viewer, pages,
 		func(page LikesPage) ([]any, int) {

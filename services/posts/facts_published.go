@@ -9,8 +9,8 @@ import (
 	"tidings/services/sql"
 )
 
-// The statement first finds the bound of each range, the last post that it reads, and then reads the ranges; sql.ReadUserLists makes
-// pages of the rows. Each author has one range of posts_by_author for the pushed posts and one for the pulled ones. All posts of an
+// selectPublishedPosts first finds the bound of each range, the last post that it reads, and then reads the ranges; sql.ReadUserLists
+// makes pages of the rows. Each author has one range of posts_by_author for the pushed posts and one for the pulled ones. All posts of an
 // author are shown, or none, so no range has rows to skip.
 var selectPublishedPosts = sql.NewStatement("posts of users", fmt.Sprintf(`
 WITH ranges AS MATERIALIZED (

@@ -18,12 +18,12 @@ func (p *Projector) OnVisit(write VisitWriter) { p.visitWriters = append(p.visit
 
 // visit is the day of a visit, since 1970, and how long the user's keys live from now on unless the user comes again.
 type visit struct {
-	day         int64         // of the visit, since 1970
-	keyLifetime time.Duration // from now on, unless the user comes again
+	day         int64
+	keyLifetime time.Duration
 }
 
-// minKeyLifetime is the lifetime that latestVisit returns for keys that would have expired already by the present thresholds. Their
-// user counts as idle.
+// minKeyLifetime is the least lifetime that latestVisit returns without a visit. By the present thresholds the keys may have expired
+// already: then their user counts as idle.
 const minKeyLifetime = time.Hour
 
 // latestVisit returns the latest visit of a user whose document is rebuilt. For a visit it records the present one, so that posts

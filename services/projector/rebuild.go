@@ -57,7 +57,7 @@ type rebuildReason string
 // The constants are the last parts of the keys by which concurrent callers share a run. Each reason has runs of its own: a visitor must
 // not share a run that is no visit, and a caller that wants a refill must not share a run that does not put older posts into the inbox.
 const (
-	forVisit  rebuildReason = ""  // the user visits, and the view is missing or the user was away
+	forVisit  rebuildReason = ""  // the user visits, and the view is missing or the user was idle
 	forRefill rebuildReason = "+" // the inbox has room for older posts
 	forAudit  rebuildReason = "*" // the view is made whole again without a visit
 )

@@ -21,7 +21,7 @@ import (
 func TestARebuildReadsAgainWhatWasRemovedMeanwhile(t *testing.T) {
 	const firstRead = "positions of a user"
 	var left atomic.Int64 // how many reads come before the deletion; the first read of a rebuild begins the count
-	var waits, met int64  // how many reads the next rebuild does before the deletion; how many deletions there were
+	var waits, met int64  // before which read of the next rebuild the post is deleted, from 1 on; how often it was
 	var remove func()
 	w := fanouttest.New(t, fanouttest.Options{RedisURL: "embedded", Trace: func(statement string) {
 		if waits > 0 && statement == firstRead {

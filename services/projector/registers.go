@@ -11,8 +11,7 @@ import (
 // RegisterReader reads one source's versioned fields of a user from the facts.
 type RegisterReader func(ctx context.Context, user services.UserID) ([]rdb.Register, error)
 
-// seenPositions are a user's positions in the views of registered readers, by the view's name; a view that they never looked at is
-// absent.
+// seenPositions are a user's positions in the views of registered readers, by view code; a view that they never looked at is absent.
 type seenPositions = map[string]services.PostID
 
 // namedRegisterReader has the two readers of one source's versioned fields, and the name under which they are registered.

@@ -34,7 +34,7 @@ type Hub struct {
 	leaseRemovalQueue []*user // to lose their leases, in the order in which their last watchers left
 	timers            timers  // the users to wake at a later time, the earliest first
 	retryFailedUsers  bool    // the next reconciliation tries failed users even before their turn
-	sampleIndex       int     // the index in reconcileOrder of the user whom queueSampledUsers queued last
+	sampleIndex       int     // the index in reconcileOrder of the user whom queueSampledUsers looked at last
 	sampleRemainder   int     // the part of a user that is due for queueSampledUsers, in units of 1/Config.CompareOneUserIn
 	draining          bool    // Drain was called: there are no new watchers
 	stats             Stats
@@ -124,7 +124,7 @@ func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (
 }
 
 // WatchWithFirstState opens a channel with the state of a user, as Watch does, but sends the first state even if the client holds it:
-// since is only checked.
+// since is only checked, and reported to Config.NoteClientVersion.
 func (h *Hub) WatchWithFirstState(ctx context.Context, number services.UserID, since string) (<-chan *services.Badges, error) {
 	if err := h.checkSince(number, since); err != nil {
 		return nil, err

@@ -59,13 +59,13 @@ const (
 
 // fact is the truth about a user: a number, and moments at each of which time alone adds 1,000 to it.
 type fact struct {
-	number        int         // rises with each change
-	increaseTimes []time.Time // at each, the count that is shown rises by 1,000
+	number        int // rises with each change
+	increaseTimes []time.Time
 }
 
 // document is what Redis holds of a user.
 type document struct {
-	version uint64 // n: the document half of the version
+	version uint64 // the document half of the version
 	number  int    // fact.number, when it was last projected
 }
 
@@ -173,7 +173,7 @@ func (w *hubWorld) runRandomEvent() {
 	}
 }
 
-// changeFact changes a user's fact and, unless Redis is away, projects it into their document, as a job does, with a hint.
+// changeFact changes a user's fact and, unless Redis is away, projects it into their document, as a job does: see projectFact.
 func (w *hubWorld) changeFact(user services.UserID) {
 	w.facts[user].number++
 	if !w.redisUnavailable {

@@ -250,9 +250,9 @@ func (h *Hub) deliver(b *renderBatch, u *user, changed bool, badges *services.Ba
 	h.decidePhase(u, newcomer, behind, badges, now)
 }
 
-// noteRendered remembers the rendered state, and reports whether it differs from the last one under the same version. If the version
-// fell, and the parameter reports says that lost documents are reported, noteRendered keeps the higher one, so that reconciliation
-// reports the document as lost, unless the higher version did not come from Redis.
+// noteRendered remembers the rendered state, and reports whether it differs from the last one under the same version. reports says
+// that the hub reports lost documents: then, if the version fell, noteRendered keeps the higher one, so that reconciliation reports the
+// document as lost, unless the higher version did not come from Redis.
 func (u *user) noteRendered(badges *services.Badges, reports bool) (conflicting bool) {
 	own, shared := services.DocumentHalf(badges.Version), services.SharedHalf(badges.Version)
 	fromClock := badges.Total.Precision == services.Stale || badges.Total.Precision == services.Unknown

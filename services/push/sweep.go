@@ -84,8 +84,8 @@ func (h *Hub) reconcile(ctx context.Context) error {
 func (h *Hub) queueSampledUsers() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// sampleRemainder is in units of 1/CompareOneUserIn of a user: with 10 users and a CompareOneUserIn of 30, one user is due in every third
-	// reconciliation.
+	// sampleRemainder is in units of 1/CompareOneUserIn of a user: with 10 users and a CompareOneUserIn of 30, one user is due in every
+	// third reconciliation.
 	h.sampleRemainder += len(h.reconcileOrder)
 	due := h.sampleRemainder / h.config.CompareOneUserIn
 	h.sampleRemainder %= h.config.CompareOneUserIn

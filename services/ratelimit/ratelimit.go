@@ -290,7 +290,8 @@ func (l *Limiter) collectSpending() (keys []bucketKey, amounts []int) {
 	return keys, amounts
 }
 
-// subtractOthersSpending subtracts from a bucket the spending of other nodes since the last exchange. said is what this node has reported.
+// subtractOthersSpending subtracts from a bucket the spending of other nodes since the last exchange. said is what this node has
+// reported.
 func (l *Limiter) subtractOthersSpending(key bucketKey, said int, number int64, total int, now time.Time) {
 	part := l.shardOf(key)
 	part.mu.Lock()

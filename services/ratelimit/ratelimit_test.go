@@ -43,7 +43,6 @@ type memoryLedger struct {
 	unavailable bool           // Spend fails
 }
 
-// Spend adds the amounts and returns the new totals of the buckets. It refuses nothing.
 func (m *memoryLedger) Spend(_ context.Context, window int64, buckets []string, amounts []int) ([]int, error) {
 	m.calls++
 	if m.unavailable {

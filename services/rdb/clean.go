@@ -17,7 +17,7 @@ import (
 // Each script of the cleaner checks the finding of the walk again before it drops or cuts.
 var (
 	inboxTrim = loadScript("inbox_trim") // cuts an inbox down to what a feed lists
-	userDrop  = loadScript("user_drop")  // drops the keys of a dormant user
+	userDrop  = loadScript("user_drop")  // drops the keys of a user who is dormant or not in SQL
 	keyDrop   = loadScript("key_drop")   // drops a Leftover
 )
 

@@ -24,7 +24,7 @@ type conversationModel struct {
 // modelMessage is one message, and the user whom it mentions; 0: nobody.
 type modelMessage struct {
 	author, mentioned services.UserID
-	recalled          bool // taken back by its author
+	recalled          bool // it was taken back, and counts for nobody
 }
 
 // conversationsWorld is a world of a few people and conversations, with states that reach their documents late, twice and in any

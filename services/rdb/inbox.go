@@ -64,11 +64,11 @@ func (c *Projections) AddToInboxes(ctx context.Context, stamp redis.ClockStamp, 
 type InboxMerge struct {
 	Reader             services.UserID
 	Stamp              redis.ClockStamp // from before the SQL read
-	RefuseEarlierReads bool             // the follow may be new: later on, every earlier read is refused, as its entries may count otherwise
+	RefuseEarlierReads bool             // the follow may be new: then earlier reads are refused, as their entries may count otherwise
 	// PulledAuthors are authors whose posts are pulled. The document lists them afterwards.
 	PulledAuthors []services.FollowedAuthor
 	Hosts         []services.FollowedAuthor // authors who have shows; the document lists them too
-	// Entries are added to the inbox; one that it has already gets the flag CountsAsNew that it has here.
+	// Entries are added to the inbox. An entry that the inbox has already gets the CountsAsNew that is given here.
 	Entries []services.FeedEntry
 	// AuthorNoLongerCounts says that no post of the author counts any more. Trimmed posts of the author may still be in the count:
 	// then RefillDue is set in the result. It requires RefuseEarlierReads.
@@ -101,8 +101,8 @@ func (c *Projections) DropFromInbox(ctx context.Context, reader, author services
 }
 
 // DeleteFromInboxes removes one post from many inboxes, at most 500 in a round trip. For a reader who does not have the post the
-// result is Unchanged, unless a node may have counted the post in SQL. In any case the inbox then refuses adds whose read of SQL has a
-// stamp from before this deletion.
+// result is Unchanged, unless a node may have counted the post in SQL. In any case the inbox then refuses adds and merges whose read of
+// SQL has a stamp from before this deletion.
 func (c *Projections) DeleteFromInboxes(ctx context.Context, readers []services.UserID, post services.PostID, author services.UserID) ([]redis.Result, error) {
 	calls := make([]redis.ScriptCall, len(readers))
 	// The stem is without the flag, because the deletion must hit the entry whether it counts or not.

@@ -11,7 +11,7 @@ import (
 var (
 	inboxFields       = redis.NewFewFields([]string{"st", "e", "F", "T", "d"}) // what parseInboxState needs of the document
 	inboxSentinelRead = redis.NewRange(0, 0, false)                            // the first member: the sentinel, which holds the floor
-	inboxNewestReads  = newestRanges()                                         // the reads of the newest members: at i the read of i members
+	inboxNewestReads  = newestRanges()                                         // the reads of the newest members: at i that of i members
 )
 
 // newestRanges prepares the read of each number of entries that a page can ask for.

@@ -61,7 +61,8 @@ func (v feedTest) beginRebuild(refill bool) redis.ClockStamp {
 	return stamps[0]
 }
 
-// takeStamp takes a stamp of this moment. The stamps of Projections.Now are a second old on a cluster: after a removal they are refused.
+// takeStamp takes a stamp of this moment. The stamps of Projections.Now are a second old on a cluster: for a second after a removal they
+// are refused.
 func (v feedTest) takeStamp() redis.ClockStamp {
 	v.Helper()
 	stamp, err := v.projections.TakeUserStamp(v.Context(), reader)
@@ -125,7 +126,7 @@ func (v feedTest) writeField(name string, value any) {
 	v.must(v.projections.Commands().HSet(v.Context(), DocumentKey(reader), name, value).Err())
 }
 
-// deleteKeys deletes keys of Redis, as no script does.
+// deleteKeys deletes keys of Redis without a script, as if Redis had lost them.
 func (v feedTest) deleteKeys(keys ...string) {
 	v.Helper()
 	v.must(v.projections.Commands().Del(v.Context(), keys...).Err())

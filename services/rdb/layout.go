@@ -151,7 +151,7 @@ func (p *documentParser) next() string {
 // number parses a count, a version or a day. 63 bits suffice for all of them, and keep the result within an int64.
 func (p *documentParser) number() uint64 { return p.numberOf(p.next()) }
 
-// numberOf parses a count, a version or a day from a text that next has returned. A text that is none sets failed.
+// numberOf parses a count, a version or a day from a text that was taken already. A text that is none sets failed.
 func (p *documentParser) numberOf(text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 63)
 	p.failed = p.failed || err != nil

@@ -19,7 +19,7 @@ func newLikeCounts(version uint64) services.CategoryCounts {
 // NotificationCounts are the absolute counts of one user, for some or all categories.
 type NotificationCounts struct {
 	User   services.UserID
-	Counts []services.CategoryCounts // of some or all categories
+	Counts []services.CategoryCounts
 }
 
 // PutNotifications writes the versioned fields of counts.

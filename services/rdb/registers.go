@@ -294,7 +294,7 @@ func (p *documentParser) modes() (modes services.CategoryModes) {
 	return modes
 }
 
-// announcements parses the user's read position in the announcements, and up to which raise they dismissed all dots.
+// announcements parses the user's read position in the announcements, and the time up to which raised dots count as dismissed.
 func (p *documentParser) announcements() services.AnnouncementState {
 	var version, position, from string
 	p.splitField(&version, &position, &from)

@@ -16,7 +16,7 @@ const AbsentField = "\x00absent"
 // whole hash. That takes Redis half as long as looking up each of thirty names, and makes the command shorter too.
 type Fields struct {
 	commandPool
-	names       []string       // of the fields to read
+	names       []string
 	indexByName map[string]int // the place of each name in names; nil: the names are few, and Redis looks up each
 }
 

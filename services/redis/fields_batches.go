@@ -19,9 +19,9 @@ const (
 	fieldBatchSize         = 256 // the greatest number of reads in a batch
 )
 
-// fieldReadBatcher joins concurrent reads into pipelines without a goroutine of its own. A read that finds fewer than maxRunningFieldBatches
-// under way leads a batch itself, at once. Other reads wait; when a batch has ended, the first waiting read leads the next batch,
-// together with the reads that wait by then. So the slower the server, the larger the batches.
+// fieldReadBatcher joins concurrent reads into pipelines without a goroutine of its own. A read that finds fewer than
+// maxRunningFieldBatches under way leads a batch itself, at once. Other reads wait; when a batch has ended, the first waiting read leads
+// the next batch, together with the reads that wait by then. So the slower the server, the larger the batches.
 type fieldReadBatcher struct {
 	client    redis.UniversalClient // sends the batches
 	readGuard *guard                // nil: no guard

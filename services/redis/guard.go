@@ -108,7 +108,7 @@ func isGuardedRead(ctx context.Context, cmd redis.Cmder) bool {
 	return marked
 }
 
-// guardHook is the hook of go-redis that applies a guard to the reads of one server.
+// guardHook is a hook for go-redis. It applies a guard to the reads of one server.
 type guardHook struct{ *guard }
 
 // DialHook leaves dialling alone: it is a part of the call that needs the connection.

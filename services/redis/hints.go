@@ -21,7 +21,7 @@ import (
 const (
 	hintFormatByte  = 1    // the first byte of a message
 	causeFormatByte = 2    // begins a message with a trace.Cause: its length, its text and a message without a cause follow
-	hintsPerMessage = 4096 // the most hints of one message, which so has at most 64 KB
+	hintsPerMessage = 4096 // the most hints of one message, so that it has less than 64 KB
 	// hintPingInterval is the pause between two pings.
 	hintPingInterval = time.Second
 	maxHintSilence   = 3 * time.Second // without any message, even a ping's answer, the connection counts as dead
@@ -35,7 +35,7 @@ const (
 // state: it may be lost, late or repeated, and its receiver reads the document.
 type Hint struct {
 	User    services.UserID
-	Version uint64 // of the document
+	Version uint64
 }
 
 // hintReceivers are the receivers of this process: hints for its own node reach them without Redis.
@@ -236,7 +236,7 @@ func (c *Client) listen(ctx context.Context, receiver HintReceiver) (subscribed 
 	subscription := c.redis.Subscribe(ctx, hintChannel(c.nodeID), changelogChannel)
 	defer subscription.Close()
 	watching, stop := context.WithCancel(ctx)
-	var heard atomic.Int64 // when the last message came or was passed on: the time after start
+	var heard atomic.Int64 // nanoseconds from start until the last message came or was handled
 	start := time.Now()
 	var watch sync.WaitGroup
 	// This goroutine closes a connection that is silent for too long. It ends before listen returns, so that none is left.

@@ -66,7 +66,7 @@ const (
 	poolTimeout           = 100 * time.Millisecond // the longest wait for a free connection; more only moves the queue into the pool
 	clusterReloadInterval = time.Second            // between two reads of the slots; by default a dead master is left after 59 s
 	maxClusterRedirects   = 3                      // how often one command follows a slot that has moved
-	connectionsPerCPU     = 32                     // the default of PoolSize, for each CPU; with fewer, some callers wait too long
+	connectionsPerCPU     = 32                     // the default of PoolSize per CPU; with fewer, callers wait in no order, some too long
 	// A page of a feed is an answer of a few KB, and a batch of documents is an answer of about 100 KB.
 	bufferBytes = 32 << 10
 	// A pipeline that met a moved slot is sent to the slot's new place after a pause between these two; a single command goes there
@@ -75,7 +75,7 @@ const (
 	maxClusterBackoff = 20 * time.Millisecond // the longest such pause
 	// For failingNodeSeconds after a node's failure, a cluster's client asks another node where the slots are.
 	failingNodeSeconds    = 1
-	sentinelUserParam     = "sentinel_username" // the URL's parameters with the login for the sentinels
+	sentinelUserParam     = "sentinel_username" // this and the next are the URL's parameters with the login for the sentinels
 	sentinelPasswordParam = "sentinel_password"
 )
 

@@ -43,7 +43,7 @@ type privateServer struct {
 	program  string // the path of redis-server
 	folder   string // has the socket and nothing else
 	socket   string // the path of the socket
-	password string // of every client
+	password string // which every client needs
 	log      *slog.Logger
 	stop     context.CancelFunc // ends keepRunning
 	done     chan struct{}      // closed when keepRunning has returned

@@ -99,7 +99,7 @@ func (c *Client) probeKeys(ctx context.Context) []string {
 	return keys
 }
 
-// refusalsHook is the hook of go-redis that sees the answers to all commands, and notes refused writes.
+// refusalsHook is a hook for go-redis. It sees the answers to all commands, and notes refused writes.
 type refusalsHook struct{ client *Client }
 
 // DialHook changes nothing: dialling writes nothing.

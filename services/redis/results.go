@@ -19,10 +19,10 @@ const (
 
 // Result is what a script did to one projection.
 type Result struct {
-	Status      ResultStatus // what the script did
-	Version     uint64       // with Applied: the version of the user's document now; 0 if the projection is not a user's
-	RefillDue   bool         // the list may lack older entries, so a refill is due; with Unchanged only some scripts say so
-	OnlineNodes []string     // with Applied: the nodes on which the user is online
+	Status      ResultStatus
+	Version     uint64   // with Applied: the version of the user's document now; 0 if the projection is not a user's
+	RefillDue   bool     // the list may lack older entries, so a refill is due; with Unchanged only some scripts say so
+	OnlineNodes []string // with Applied: the nodes on which the user is online
 }
 
 // ClockStamp is a moment of Redis' clock, in microseconds, taken before a SQL read. A projection refuses facts whose stamp is not

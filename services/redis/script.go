@@ -65,15 +65,15 @@ func NewScript(name, source string) *Script {
 //
 // Args are texts and whole numbers: Redis hands all of them to the script as texts.
 type ScriptCall struct {
-	Keys []string // all of one hash tag
-	Args []any    // texts and whole numbers
+	Keys []string
+	Args []any
 }
 
 // Reply is a call's result: the value as Redis sends it (int64, string, []any; nil for nothing), or the call's own error,
 // UNAVAILABLE if no answer came.
 type Reply struct {
-	Value any   // nil for nothing
-	Err   error // the call's own; UNAVAILABLE if no answer came
+	Value any
+	Err   error
 }
 
 // Run runs a script once for each call, in order on each master, at most 500 in a round trip. There is a reply for every call.

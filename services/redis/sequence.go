@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// NoStepNumber stands in place of a step's number if a call is not one of steps that NumberSteps has numbered.
+// NoStepNumber is the first argument of a script's call that stands alone, and is not a step that NumberSteps has numbered.
 const NoStepNumber = ""
 
 // SequenceStep is one command of a sequence: a call of a script, or a plain command.

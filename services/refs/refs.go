@@ -23,7 +23,7 @@ import (
 // RefHolder is the object that has a ref, and the user who created it: 0 for the host application. The object may be deleted.
 type RefHolder struct {
 	Object services.Object
-	Owner  services.UserID // the user who created the object; 0: the host application
+	Owner  services.UserID
 }
 
 // LabelOnCreate extends a command that creates an object of a type: it then labels the object too. If an object of the same creator

@@ -34,7 +34,7 @@ type peopleModel struct {
 	queuedPostJobs []jobs.NewJob // the jobs of posts that were queued so far
 
 	followedSince map[userPair]services.PostID        // when the reader followed the author
-	followMode    map[userPair]services.FollowMode    // of an existing follow; absent means FollowAll
+	followMode    map[userPair]services.FollowMode    // of the last follow, also after its end; absent means FollowAll
 	mutedUntil    map[userPair]time.Time              // until when; the zero time: for ever
 	authorHides   map[userPair]bool                   // the author hides from the reader
 	readerBlocks  map[userPair]bool                   // the reader blocks the author

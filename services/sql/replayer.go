@@ -26,7 +26,7 @@ type recordedStatement struct {
 	args               []any
 	answer             *statementAnswer // nil: not known yet
 	answerFromLastPass bool             // the last pass gave this answer and all before it; false: it was prefetched, or is not known
-	hasFinalError      bool             // the answer is an error that no earlier answer can change: the statement is not sent again
+	hasFinalError      bool             // the answer is an error, and no earlier answer can change any more: the statement is not sent again
 }
 
 // matches reports whether a function runs this statement again, with the same arguments.

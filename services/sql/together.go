@@ -44,8 +44,8 @@ const (
 	maxFunctionsRunAlone = 4
 )
 
-// functionRun records the steps of a function's last run. A final function is one whose steps are kept in the
-// transaction, so that it is not run again: see functionBatch.
+// functionRun records the steps of a function's last run. A final function is one whose steps are kept in the transaction, so that it is
+// not run again: see functionBatch.
 type functionRun struct {
 	steps          []recordedStatement
 	waitsForAnswer bool  // the run ended because it needs the answer of its last step
@@ -80,7 +80,7 @@ type functionBatch struct {
 	prefetches              int  // the number of prefetches of the whole batch
 	passes                  int  // the number of passes since finalFunctions last moved
 	functionsRunAlone       int  // functions that were run alone
-	restRunsAlone           bool // each further function runs alone; set also when a statement could not be sent: only its function fails
+	restRunsAlone           bool // all further functions run alone; also set if a statement could not be sent: then only its function fails
 }
 
 // tryTogether runs a batch in one transaction of PostgreSQL. It is a postgresTry, and again is also true if PostgreSQL aborted just one

@@ -69,7 +69,7 @@ func (tx *Tx) NewID(ids *services.IDClock) services.PostID {
 }
 
 // ReadClock reads a clock other than the transaction's. When a function is run again it gets the same time, as it gets the same ids: a
-// function that reads the clock directly would issue different statements in each run, and its batch would not end.
+// function that reads the clock directly would issue different statements in each run, and its batch would take many more passes.
 func (tx *Tx) ReadClock(read func() time.Time) time.Time {
 	if tx.readClock == nil {
 		return read()
@@ -88,8 +88,8 @@ func (s *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
 // WriteAll runs the functions one after the other in one transaction, each at a time of its own. A failing function is rolled
 // back alone, and errs has its error at its index. When the commit fails every index has that error. On PostgreSQL their
 // statements go out together, so each function must be deterministic: what it writes comes from its arguments, from its reads,
-// from Now, ReadClock and NewID. What Write says of repeated runs and of UNAVAILABLE applies to each function. Functions that
-// need the effects of earlier ones run under WithOrderedWrites.
+// from Now, ReadClock and NewID. What Write says of panics, of repeated runs and of UNAVAILABLE applies to each function. Functions
+// that need the effects of earlier ones run under WithOrderedWrites.
 func (s *DB) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []error) {
 	return s.write(ctx, fns, s.tryTogether)
 }
@@ -168,7 +168,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tryAlone runs one function in a transaction of PostgreSQL, which waits for the answer to each of its statements. It is a postgresTry.
+// tryAlone runs one function in a transaction of PostgreSQL. The function waits for the answer to each of its statements. tryAlone is a
+// postgresTry.
 func (s *DB) tryAlone(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, again bool) {
 	end := func(err error) ([]error, bool) {
 		return []error{err}, !last && (isWorthRetry(err) || isConnectionLost(ctx, err))

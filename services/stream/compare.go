@@ -165,8 +165,8 @@ func (h alertStart) forSource(source services.Source) time.Time {
 	return from
 }
 
-// writeChanges writes the changes and removes or delays the marks that led to them, in one transaction of the writer. A user who was
-// marked again meanwhile waits for the interval like everybody: otherwise a user who is marked all the time would be compared all the
+// writeChanges writes the changes, and removes or delays the marks of the compared users, in one transaction of the writer. A user who
+// was marked again meanwhile waits for the interval like everybody: otherwise a user who is marked all the time would be compared all the
 // time.
 func (s *Service) writeChanges(ctx context.Context, found []comparison) error {
 	written := 0
@@ -177,8 +177,8 @@ func (s *Service) writeChanges(ctx context.Context, found []comparison) error {
 				written++
 			}
 		}
-		// The head, the greatest position so far, is raised first, because its row is the lock: a node that is not the writer any more gets an
-		// error before it writes anything.
+		// The head (see raiseHead) is raised first, because its row is the lock: a node that is not the writer any more gets an error before
+		// it writes anything.
 		head, err := takePositions(ctx, tx, s.leaseToken, written)
 		if err != nil {
 			return err

@@ -45,13 +45,13 @@ var (
 
 	resignHead = sql.NewStatement("resign as the writer of the change stream", `UPDATE stream_head SET until_us = 0 WHERE name = 'changes' AND token = $1`)
 
-	// The head is the greatest position so far. It follows the clock, so that versions rise also after a backup is restored. No row means
-	// that the token is not the writer's any more. The update locks the row, so positions are committed in their order, and none is
-	// committed after a reader has read a greater one.
+	// No position so far is greater than the head. The head follows the clock, so that versions rise also after a backup is restored. No
+	// row means that the token is not the writer's any more. The update locks the row, so positions are committed in their order, and none
+	// is committed after a reader has read a greater one.
 	raiseHead = sql.NewStatement("raise the head of the change stream", `UPDATE stream_head
 		SET head = CASE WHEN head < $2 THEN $2 ELSE head END + $3 WHERE name = 'changes' AND token = $1 RETURNING head`)
 
-	// head is the greatest position so far, and began_at is when a node first became the writer.
+	// No position so far is greater than head. began_at is when a node first became the writer.
 	readHead = sql.NewStatement("read the head of the change stream", `SELECT head, began_at FROM stream_head WHERE name = 'changes'`)
 
 	// slow_after is the last user that the slow lap has visited, and slow_began_at is when the lap began.
@@ -168,8 +168,8 @@ func moveSlowLap(ctx context.Context, tx *sql.Tx, token string, to slowLapPlace)
 	return err
 }
 
-// Head is the greatest position so far: no change that is written has a greater one. began is when a node first became the writer, the
-// zero time if none did.
+// Head reads the head of the stream: no change that is written so far has a greater position. began is when a node first became the
+// writer, the zero time if none did.
 func (s *Service) Head(ctx context.Context) (head uint64, began time.Time, err error) {
 	var us int64
 	_, err = s.db.One(ctx, readHead, nil, &head, &us)

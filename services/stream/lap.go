@@ -22,7 +22,7 @@ const (
 // another writer begins a lap of its own.
 type lap struct {
 	running              bool            // a lap is under way
-	repeatSoon           bool            // another lap is due Config.LapInterval / earlyLapDivisor after this one: see requestLap
+	repeatSoon           bool            // another lap is due Config.LapInterval / earlyLapDivisor after this one began: see requestLap
 	began                time.Time       // when the lap under way began, or else the last one
 	ended                time.Time       // when the last lap ended; zero while one is under way
 	workTime             time.Duration   // how long the lap has worked, without its waits for an engine that did not answer

@@ -51,7 +51,7 @@ type Config struct {
 
 	AlwaysOn       bool          // the stream is on even without a reader; else see SetHasReaders
 	ChangeInterval time.Duration // the shortest time between two changes of one user; 0 means 1 s
-	LapInterval    time.Duration // between the starts of two laps; a twelfth after a shared change, tenfold for slow laps; 0 means 1 min
+	LapInterval    time.Duration // least time between two starts of laps; a twelfth after shared changes, tenfold for slow laps; 0: 1 min
 	Lease          time.Duration // of the writer; 0 means 5 s
 }
 

@@ -171,7 +171,7 @@ func readItem(ctx context.Context, db *sql.DB, view View, item string) (at time.
 // the time of the last one. hasOlder reports that older items exist; completeAbove is the time of the newest of these.
 type newestItems struct {
 	items         []Item
-	hasOlder      bool      // the view has more items, which are older
+	hasOlder      bool
 	completeAbove time.Time // all items newer than this are in items
 }
 

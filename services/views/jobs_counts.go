@@ -35,8 +35,8 @@ const (
 type readersChunk struct {
 	Code  string          `json:"code"`
 	ID    string          `json:"id"`
-	After services.UserID `json:"after"` // the readers have greater IDs
-	To    services.UserID `json:"to"`    // the readers have no greater IDs
+	After services.UserID `json:"after"`
+	To    services.UserID `json:"to"`
 }
 
 func (c readersChunk) view() View { return View{Code: c.Code, ID: c.ID} }

@@ -293,7 +293,7 @@ func TestViewsAgreeWithTheFacts(t *testing.T) {
 		number++
 		s := testedView{n, View{Code: "history", ID: fmt.Sprint(number)}}
 		var held []jobs.Job                  // jobs that a slow worker claimed
-		var adds []func() error              // writes to Redis of items that were read, and not written yet
+		var adds []func() error              // late writes to Redis, of items that were read from SQL earlier
 		stands, next := map[string]bool{}, 0 // the reported items
 		settle := func() {
 			for _, late := range adds {

@@ -36,7 +36,7 @@ const (
 var luaFiles embed.FS
 
 var (
-	scripts = redis.ScriptFiles{FS: luaFiles} // the Lua scripts of views
+	scripts = redis.ScriptFiles{FS: luaFiles}
 
 	viewBegin  = scripts.Load("view_begin")              // begins the rebuild of a view
 	viewMerge  = scripts.Load("view_merge", "lib_views") // ends the rebuild of a view

@@ -225,7 +225,7 @@ func (s *Service) unread(ctx context.Context, accesses []LastAccess) ([]UnreadVi
 	}
 	counts, err := s.redis.count(ctx, accesses)
 	if err != nil {
-		// Redis did not answer. Without a ready count of any view, SQL counts all of them.
+		// Redis did not answer, or its data may be old. No count is ready, so SQL counts all views.
 		counts = make([]viewCount, len(accesses))
 	} else {
 		err = s.rebuildMissing(ctx, accesses, counts)

@@ -56,7 +56,7 @@ const (
 // once: two requests at once could arrive in the wrong order.
 type roundItem struct {
 	user          services.UserID
-	change        stream.Change // the user's newest change, which is sent
+	change        stream.Change // the user's newest change, to be sent
 	deliveredUpTo uint64        // the version up to which the endpoint has the user's changes
 	alertedUpTo   uint64        // the version up to which open sockets alerted the user
 	letter        *Letter       // the letter that the endpoint has for the user; nil: none

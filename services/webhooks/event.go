@@ -45,7 +45,7 @@ type count struct {
 	Changed bool            `json:"changed"` // since the last version that the endpoint has
 }
 
-// cause is the newest item of which the event alerts the user.
+// cause is the newest item that alerts the user.
 type cause struct {
 	Source services.Source `json:"source"`
 	Part   *string         `json:"part"`

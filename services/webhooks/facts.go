@@ -24,8 +24,8 @@ var (
 	// Every endpoint counts, delivered or not: each costs a node a worker.
 	countWebhooks = sql.NewStatement("count webhooks", `SELECT count(*) FROM webhooks`)
 
-	// webhooksWithinLimit returns a row unless there are more webhooks than allowed. It is run at the end of a transaction that adds one,
-	// for endpointLimit. The owner in $1 does not matter: all webhooks count together.
+	// webhooksWithinLimit returns a row unless there are more webhooks than allowed. On PostgreSQL endpointLimit runs it at the end of a
+	// transaction that adds one. The owner in $1 does not matter: all webhooks count together.
 	webhooksWithinLimit = sql.NewStatement("whether there are too many webhooks", `SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c
 		WHERE (SELECT count(*) FROM webhooks) > c.most)`)
 

@@ -23,7 +23,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-// Whatever a receiver answers, a letter of the user is kept with the error. Once the receiver works, the newest change arrives once.
+// Whatever a receiver does, a letter of the user is kept with the error. Once the receiver works, the newest change arrives once.
 func TestRudeReceivers(t *testing.T) {
 	var redirected atomic.Int64
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { redirected.Add(1) }))

@@ -48,8 +48,8 @@ type Endpoint struct {
 	LastError       string    // why the last failed request failed
 }
 
-// Down reports whether the receiver fails as a whole: one request at a time is tried until one succeeds. It follows from FailuresInRow,
-// and is not stored.
+// Down reports whether the receiver fails as a whole: one request at a time is tried until one succeeds. It follows from FailuresInRow
+// and is not stored, so that the two cannot disagree.
 func (e Endpoint) Down() bool { return e.FailuresInRow >= failuresUntilDown }
 
 // State is one word for the endpoint: ok, down, gone or idle (no node delivers).
@@ -90,7 +90,7 @@ type endpoint struct {
 	secrets     []secret // the newest first, expired ones included
 	alertsAfter uint64   // no change up to this version alerts
 	readTo      uint64   // every change up to this version is delivered, filtered out or in a letter
-	drainedTo   uint64   // what readTo was when the last time nothing was left in the stream
+	drainedTo   uint64   // readTo at the last time when nothing was left in the stream
 	// leaseToken is the token of the lease under which the endpoint is delivered: a deliverer with another token stops.
 	leaseToken string
 	// failuresInRow counts the failed requests since the last success, over all rounds and nodes. The endpoint is down when it reaches
@@ -105,9 +105,9 @@ type endpoint struct {
 // AlertedUpTo.
 type Letter struct {
 	User          services.UserID
-	UserKey       string    // "" except in lists for operators
-	DeliveredUpTo uint64    // the endpoint has the user's changes up to this version
-	AlertedUpTo   uint64    // an open socket alerted the user of the changes up to this version
+	UserKey       string // "" except in lists for operators
+	DeliveredUpTo uint64
+	AlertedUpTo   uint64
 	LastTriedSeq  uint64    // the version of the change that was tried last
 	Attempts      int       // attempts that failed; 0: the letter only waits until the user is away
 	StartedAt     time.Time // when the first attempt failed, or since when the letter waits; a replay sets it anew

@@ -151,7 +151,8 @@ type badValue struct {
 	want        wantedError
 }
 
-// badIDRequests returns requests with an ID of a user or a post that is malformed or of another type, or that alice may not use so.
+// badIDRequests returns requests with an ID of a user or a post that is malformed or of another type, or that alice cannot use in this
+// way.
 func (c *smallNode) badIDRequests() []badValue {
 	unknown, long := "post:0000000000001", strings.Repeat("k", 129)
 	return []badValue{

@@ -17,7 +17,7 @@ import (
 // consoleTab is the console in a browser.
 type consoleTab struct {
 	t         *testing.T
-	tab       context.Context // the browser's tab
+	tab       context.Context
 	serverURL string
 }
 

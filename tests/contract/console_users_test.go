@@ -79,7 +79,7 @@ func TestTheConsoleShowsAUser(t *testing.T) {
 	o.wantMarkupEscaped(user)
 }
 
-// wantMarkupEscaped checks that no page contains, as markup, a text that a user chose.
+// wantMarkupEscaped checks that no page contains, as markup, a text of a user or of a request.
 func (o *consoleBrowser) wantMarkupEscaped(user string) {
 	o.t.Helper()
 	escaped := escapedKey(user)

@@ -191,7 +191,8 @@ func (s introspectedSchema) graphqlOperationFor(w idArgument, given map[string]a
 	return fmt.Sprintf("%s($v:%s){%s}", strings.ToLower(w.root), w.inputPath[0].Type.graphqlText(), text)
 }
 
-// requiredArgumentsExcept returns the arguments of a field that a request needs, without the one named but. Their values are from given.
+// requiredArgumentsExcept returns the text of the arguments that a request needs for a field besides the one named but: a session ID from
+// given. It panics if the field requires any other argument.
 func (s introspectedSchema) requiredArgumentsExcept(field introspectedField, but string, given map[string]any) (text string) {
 	for _, argument := range field.Args {
 		switch value := given[argument.Name]; {
@@ -326,7 +327,7 @@ func (s introspectedSchema) hasFieldWithConflictingType(object string, field int
 	})
 }
 
-// volatileFields are the fields whose values may differ between two answers to the same request.
+// volatileFields are the fields whose values may differ between two equivalent answers.
 var volatileFields = []string{"version", "cursor", "startCursor", "endCursor", "readToken", "sessionId", "lastId", "requestId"}
 
 // normalizeAnswer replaces all values that may differ between two equivalent answers: IDs, times, cursors, and the given words.

@@ -26,7 +26,7 @@ type tourOperationRun struct {
 // shows.
 var tourSteps = []struct {
 	acts       []tourOperationRun
-	alice, bob string // what the badges on each user's phone then satisfy; "": they are not checked
+	alice, bob string // what the badges on the user's phone then satisfy; "": they are not checked
 }{
 	{[]tourOperationRun{{"alice", "FollowSomebody", `"user:bob"`}}, "", `badges.notifications.total.value === 1 && badges.total.display === '1'`},
 	{[]tourOperationRun{{"bob", "Publish", `"post:`}}, `badges.homeFeed.value === 1 && badges.total.display === '1'`, ""},

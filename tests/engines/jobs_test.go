@@ -117,7 +117,8 @@ func TestJobsOfOneKeyCollapseToTheLast(t *testing.T) {
 	})
 }
 
-// After the lease of a job has expired, its former holder cannot finish, release, extend or fail the job.
+// After the lease of a job has expired and another worker has claimed the job, the former holder cannot finish, release, extend or fail
+// the job.
 func TestExpiredLeaseVoidsItsHolder(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.enqueue(newJobOfKindA("1", ""), newJobOfKindA("2", ""))

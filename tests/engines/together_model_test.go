@@ -36,7 +36,7 @@ type cellTable interface {
 	deleteRow(key int) (int, error)              // returns the number of deleted rows
 	insertIfMissing(key, value int) (int, error) // adds the row if it does not exist, and returns the number of added rows
 	insert(key, value int) error                 // an error if the row exists
-	tryInsert(key, value int) (int, error)       // adds the row in a savepoint, and returns 1 if the row exists already
+	tryInsert(key, value int) (int, error)       // adds the row, and returns 1 if the row exists already
 }
 
 // cellKeyCount is the number of different keys that the random steps use.

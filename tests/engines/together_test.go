@@ -310,8 +310,8 @@ func TestAFunctionThatReadsOtherRowsEachTimeRunsAlone(t *testing.T) {
 	})
 }
 
-// A prefetch sends a read of a function before the function's own earlier writes are sent. So it can fail although the function does
-// not.
+// A prefetch sends the statement whose rows a function waits for, maybe without the function's own earlier writes. So it can fail
+// although the function does not.
 func TestAPrefetchThatFailsIsNoFailureOfItsFunction(t *testing.T) {
 	b := newTestStore(t, sqltest.Postgres(t)) // on SQLite there are no prefetches
 	b.write(func(tx *sql.Tx) error {
@@ -344,7 +344,7 @@ func TestAPrefetchThatFailsIsNoFailureOfItsFunction(t *testing.T) {
 }
 
 // The error for a statement that cannot be prepared does not name the statement in the batch. Only the statement's own function
-// fails, even if the results of other functions are already settled, and the effects of the others occur once.
+// fails, even if other functions are already final, and the effects of the others occur once.
 func TestAStatementThatCannotBePreparedFailsItsFunctionAlone(t *testing.T) {
 	for _, late := range []int{0, 1, 6} { // the number of reads before the statement
 		b := newTestStore(t, sqltest.Postgres(t))

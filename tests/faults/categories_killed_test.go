@@ -101,7 +101,8 @@ func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 		go func() { answered <- notify(dies.URL, round) }()
 		killed(answered)
 		dies.Kill()
-		// The transaction of the killed node may lock the idempotency key for some seconds. The host application tries until it has an answer.
+		// The transaction of the killed node may lock the idempotency key for some seconds. The host application tries until it has an
+		// answer.
 		world.EventuallySucceeds(t, time.Minute, func() error { return notify(stays.URL, round) })
 		dies = start("dies")
 	}

@@ -13,7 +13,7 @@ import (
 type cleanerState struct {
 	Running   bool
 	LastRunAt *time.Time
-	Freed     struct{ Inboxes, Entries, Dormant, Unknown, Orphans, Endless, Keys int } // what the last run removed, by reason; Keys is the sum
+	Freed     struct{ Inboxes, Entries, Dormant, Unknown, Orphans, Endless, Keys int } // what the last run removed; Keys counts all removed keys
 }
 
 // cleanerFields selects the fields of cleanerState in a query.

@@ -21,7 +21,7 @@ type ledgerPost struct {
 	deleted, liked bool   // liked by the one person who likes posts of this author
 }
 
-// followEdge is a follow: the key of the reader and of the author whom they follow.
+// followEdge is a possible follow: the keys of a reader and of an author.
 type followEdge struct{ reader, author string }
 
 // withLock calls the function change, which reads or writes the ledger, while it holds mu.
@@ -31,7 +31,7 @@ func (l *ledger) withLock(change func()) {
 	change()
 }
 
-// countPosts returns the number of posts that were published, with those that were deleted since.
+// countPosts returns the number of posts that were published, including those that were deleted since.
 func (l *ledger) countPosts() (posts int) {
 	l.withLock(func() { posts = len(l.posts) })
 	return posts

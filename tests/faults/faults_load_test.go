@@ -36,7 +36,7 @@ type userLoad struct {
 	stop                func()       // ends the load once each person's request in progress has ended
 
 	recordedFaultsMu sync.Mutex // guards recordedFaults
-	recordedFaults   []error    // the first ten wrong answers
+	recordedFaults   []error    // the first ten faults: wrong or missing answers
 }
 
 // newUserLoad makes a load whose users do not act yet. url returns the server's present address. retries sets retriesUnanswered.
@@ -97,7 +97,7 @@ func (l *userLoad) waitForMutations(more int64) {
 	})
 }
 
-// recordFault records that an answer of the server was wrong.
+// recordFault records that an answer of the server was wrong or missing.
 func (l *userLoad) recordFault(format string, args ...any) {
 	l.recordedFaultsMu.Lock()
 	defer l.recordedFaultsMu.Unlock()
@@ -251,8 +251,9 @@ func (l *userLoad) wantCode(want, got, what string) {
 	}
 }
 
-// mutate sends a mutation with an idempotency key of its own and returns the error code of the answer, "" for a success. Without an
-// answer it sends the mutation again if retriesUnanswered is set.
+// mutate sends a mutation with an idempotency key of its own and returns the error code of the answer, "" for a success. If there is no
+// answer, or the code is UNAVAILABLE, it sends the mutation again for up to world.RequestTimeout if retriesUnanswered is set. In the end
+// it records a fault.
 func (l *userLoad) mutate(as, query string, variables map[string]any, into any) (code string) {
 	if variables == nil {
 		variables = map[string]any{}

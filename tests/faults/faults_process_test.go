@@ -32,7 +32,7 @@ type restartableProcess struct {
 	currentURL atomic.Pointer[string] // the URL since the last start; each start has another port
 }
 
-// startRestartableProcess starts a process on a new SQLite database and a Redis, which is a value of the flag --redis.
+// startRestartableProcess starts a process on a new SQLite database. redis is the value of the flag --redis.
 func startRestartableProcess(tb testing.TB, redis string) *restartableProcess {
 	tb.Helper()
 	r := &restartableProcess{tb: tb, arguments: []string{"--data", tb.TempDir(), "--redis", redis}}

@@ -62,7 +62,7 @@ func (d *machineDelays) overdueBy(now time.Time) time.Duration {
 	return max(0, now.Sub(d.lastTickAt)-delayTickInterval)
 }
 
-// totalDelay returns the sum of all delays so far, with that of the tick which is due.
+// totalDelay returns the sum of all delays so far, including that of the tick that is due.
 func (d *machineDelays) totalDelay() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,8 +83,8 @@ func (c *chatNodes) sinceFault(f faultTime) (passed, delayed time.Duration) {
 	return time.Since(f.at), c.delays.totalDelay() - f.totalDelayBefore
 }
 
-// chatNodes are two nodes on one PostgreSQL and one Redis, and readers who get messages that are sent through nodeA. The tests do harm to
-// nodeA and check the counts that nodeB shows.
+// chatNodes are two nodes on one PostgreSQL and one Redis, and readers who get messages that are sent through nodeA. The tests kill or
+// pause nodeA, or kill PostgreSQL, and check the counts that nodeB shows.
 type chatNodes struct {
 	t               *testing.T
 	databaseURL     string

@@ -242,7 +242,7 @@ func TestIdleMemoryIsGivenBackAfterARush(t *testing.T) {
 }
 
 // To give memory back to the system, the node collects garbage, which reads the whole live heap. So with a large heap it gives memory
-// back only once a quarter of the heap is idle, and again only after a time that grows with the size of the live heap.
+// back only once the idle memory is a quarter of the live heap, and again only after a time that grows with the size of the live heap.
 func TestALargeHeapIsNotGivenBackOften(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	live := make([]byte, 160<<20)

@@ -46,7 +46,7 @@ func newFaultyReceiver(t *testing.T) *faultyReceiver {
 	return r
 }
 
-// start listens on an address.
+// start listens on an address and serves requests.
 func (r *faultyReceiver) start(address string) {
 	r.t.Helper()
 	var listener net.Listener
@@ -261,7 +261,7 @@ func TestNodesKilledDeliverEveryEvent(t *testing.T) {
 	}
 }
 
-// countRequests returns the number of requests that have arrived so far, with the repeated ones.
+// countRequests returns the number of requests that have arrived so far, including the repeated ones.
 func (r *faultyReceiver) countRequests() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -301,7 +301,7 @@ func (l *randomLikers) setNodes(nodes []*world.Process) {
 	l.nodes = append([]*world.Process(nil), nodes...)
 }
 
-// startActing starts goroutines that send random likes of the users until stop is called.
+// startActing starts goroutines that send random likes of the users, and undo likes, until stop is called.
 func (l *randomLikers) startActing() {
 	for lane := range 2 {
 		random := rand.New(rand.NewPCG(9, uint64(lane)))

@@ -137,8 +137,8 @@ const (
 // These match unfinished work: words that mark it, and a panic in place of code. The words are concatenated, so that this file does
 // not contain them.
 var (
-	unfinishedWord = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|X` + `XX)\b`) // a word that marks unfinished work
-	stubPanic      = regexp.MustCompile(`panic\(.*not ` + `implemented`)       // a panic in place of code
+	unfinishedWord = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|X` + `XX)\b`)
+	stubPanic      = regexp.MustCompile(`panic\(.*not ` + `implemented`)
 )
 
 // ruleChecker checks a tree of files against the rules of this package, and collects the violations.
@@ -147,7 +147,7 @@ type ruleChecker struct {
 	hasPackageComment map[string]bool // package (folder and name) -> has a package comment
 }
 
-// addFault adds the message of a violation. name is the path of the file, and line its line in the file.
+// addFault adds the message of a violation, at a line of the file with the path name.
 func (c *ruleChecker) addFault(name string, line int, format string, args ...any) {
 	c.faults = append(c.faults, fmt.Sprintf("%s:%d: %s", name, line, fmt.Sprintf(format, args...)))
 }
@@ -223,7 +223,8 @@ func (c *ruleChecker) checkFile(name string, text []byte) error {
 
 func isTestFile(name string) bool { return strings.HasSuffix(name, "_test.go") }
 
-func (c *ruleChecker) checkPackageComment(name string, file *ast.File) { // fills hasPackageComment; checkTree reads it
+// checkPackageComment records in hasPackageComment whether the package of a file has a comment, in this file or another.
+func (c *ruleChecker) checkPackageComment(name string, file *ast.File) {
 	if isTestFile(name) {
 		return
 	}

@@ -15,8 +15,8 @@ import (
 var docsDeclarationRow = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\| `([\\w ]+)` \\|")
 
 // declarationsListingSources has the declarations, by file and name, that list the sources of the badges. Each has a function that
-// returns the text that must be in it for a source. The sources here are those that are one count, which are listed in
-// services.CountFields; they are named nowhere else.
+// returns the text that must be in it for a source; nil if there is no such text. The sources here are those that are one count, which
+// are in services.CountFields; no other list has a line for them.
 var declarationsListingSources = map[[2]string]func(field services.CountField) string{
 	{"services/sources.go", "Sources"}:              func(f services.CountField) string { return sourceConstantName(f) },
 	{"services/sources.go", "CountFields"}:          func(f services.CountField) string { return `"` + f.Name + `"` },

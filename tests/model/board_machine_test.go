@@ -27,7 +27,7 @@ type boardsModel struct {
 	showsAtVersion        map[uint64][]showModel   // version of the changelog -> the shows on boards
 	follows               map[relation]followModel // follower and host -> the follow
 	mutes                 map[relation]bool        // reader and host -> the reader mutes the host
-	sessions              []*sessionModel          // the sessions so far, less those that were found to be over
+	sessions              []*sessionModel          // the sessions so far, without those that were found to be over
 	followStepCount       int                      // the number of steps of changeFollowOrMute so far
 	startChangelogVersion uint64                   // the version before the first show
 }
@@ -38,7 +38,7 @@ type showModel struct {
 	plannedAt, startedAt, endedAt time.Time // endedAt can be set while the show is upcoming: its end was reported before its start
 }
 
-// followModel is a follow: the step of changeFollowOrMute in which it began, as the number of such steps until then, and its time.
+// followModel is a follow: the step of changeFollowOrMute in which it began, and its time.
 type followModel struct {
 	followStep int // the value of followStepCount at the follow
 	followedAt time.Time
@@ -67,7 +67,8 @@ func (b showModel) rank() (section int, score int64) {
 // line returns the text that stands for a show in comparisons of pages.
 func (b showModel) line() string { return fmt.Sprintf("%s %s %s", b.title, b.status, b.timesText()) }
 
-func (b showModel) timesText() string { // the times that a board shows of a show with this status
+// timesText returns the times that a board shows of a show with this status.
+func (b showModel) timesText() string {
 	list := []string{b.plannedAt.UTC().Format(time.RFC3339Nano)}
 	if b.status != "UPCOMING" {
 		list = append(list, b.startedAt.UTC().Format(time.RFC3339Nano))
@@ -195,7 +196,8 @@ func (b *boardsModel) startShow(t *rapid.T) {
 	b.recordShowsAtVersion()
 }
 
-func (b *boardsModel) endShow(t *rapid.T) { // reports the end of a show, also before its start was reported
+// endShow reports the end of a show, also before its start was reported.
+func (b *boardsModel) endShow(t *rapid.T) {
 	show := b.drawShow(t)
 	if show == nil {
 		return

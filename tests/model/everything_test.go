@@ -180,7 +180,7 @@ func (e *allSourcesModel) compareAll(t *rapid.T) {
 	}
 }
 
-// compareBadgeExplanation compares the counts and the total with the unread items that the query badgeExplained lists for each count.
+// compareBadgeExplanation compares the counts and the total with the unread items that the field badgeExplained lists for each count.
 func (e *allSourcesModel) compareBadgeExplanation(t *rapid.T, person string, badges world.Badges) {
 	var data struct {
 		Viewer struct {

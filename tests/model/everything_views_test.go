@@ -26,7 +26,7 @@ type viewItem struct {
 // viewKeys are the names of the views of each model. A view's key on the node is a person's key and such a name (see viewInput).
 var viewKeys = []string{"town", "music"}
 
-// viewInput returns the arguments of a mutation that name a view. The view's key contains the name of a person of this model, because the
+// viewInput returns the arguments of a mutation that name a view. The view's key contains the key of a person of this model, because the
 // models of several histories share a database.
 func (e *allSourcesModel) viewInput(key string) string {
 	return fmt.Sprintf(`code:"news",key:"%s-%s"`, e.People[0], key)

@@ -17,7 +17,7 @@ const allBadgeFields = `total{value precision} homeFeed{value precision} notific
 	announcements{value} conversations{total{value} mentions{value}} liveBoard{value} dots{name lit}`
 
 // badgesWithoutPrecision returns badges as JSON without their precisions, and whether the total is exact, which holds only if all counts
-// are.
+// in it are.
 func badgesWithoutPrecision(n *world.Node, badges json.RawMessage) (numbers string, exact bool) {
 	n.TB.Helper()
 	var total struct{ Total world.Count }

@@ -77,7 +77,7 @@ func (h *history) addRandomEvent() {
 	draw()
 }
 
-// addPost publishes a post, which may mention a person, and may answer another post.
+// addPost adds a post, which may mention a person, and may answer another post.
 func (h *history) addPost() {
 	as, input := h.drawPerson("author"), map[string]any{"body": fmt.Sprintf("b%d", len(h.events))}
 	if rapid.Bool().Draw(h.t, "mentions") {

@@ -25,8 +25,8 @@ const roomLogFile = "room-ubuntu-irc.tsv.gz"
 
 // replayedLogDays is how many days of the log are replayed, unless the environment variable replayedLogDaysVariable sets another number.
 const (
-	replayedLogDays         = 6                        // how many days of the log are replayed by default
-	replayedLogDaysVariable = "TIDINGS_TEST_ROOM_DAYS" // an environment variable with another number of days
+	replayedLogDays         = 6
+	replayedLogDaysVariable = "TIDINGS_TEST_ROOM_DAYS"
 )
 
 // roomLogLine is one line of the log: a user joins (kind "join"), leaves ("part") or sends a message ("msg").
@@ -137,7 +137,7 @@ type replayedRoom struct {
 // roomUserKey returns the key of a user of the log.
 func roomUserKey(user string) string { return "irc" + user }
 
-// newReplayedRoom creates, on a node, the conversation into which the log of a real chat room is replayed.
+// newReplayedRoom creates, on a node, the conversation into which the log is replayed.
 func newReplayedRoom(t *testing.T, n *world.Node) *replayedRoom {
 	r := &replayedRoom{node: n, t: t, people: map[string]*roomPerson{}, countingWays: map[chat.CountingWay]bool{}}
 	var data struct {

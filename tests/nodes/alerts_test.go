@@ -39,8 +39,8 @@ func (s changeStreamNode) askAndWaitTotalOfAnn(as, operation string, total int) 
 }
 
 // wantNextChangeOfAnn checks the change of ann that a reader who has read the stream up to the position after finds next. source names
-// the source and the part of the change's cause; it is "" for a silent change, which does not alert. It returns the position after this
-// change.
+// the source and the part of the change's cause; it is "" for a silent change, which does not alert. wantNextChangeOfAnn returns the
+// position after this change.
 func (s changeStreamNode) wantNextChangeOfAnn(what, after, source string) (position string) {
 	s.t.Helper()
 	list, position, _ := readChangesPage(s.Node, 100, after)

@@ -10,7 +10,7 @@ import (
 	"tidings/tests/world"
 )
 
-// createdConversation is the answer of createConversation: a conversation, and whether the mutation created it or found it by its ref.
+// createdConversation is the answer of createConversation: a conversation, and whether the mutation created it or it was there before.
 type createdConversation struct {
 	Created      bool
 	Conversation struct{ ID, Ref string }

@@ -16,7 +16,7 @@ import (
 
 const (
 	leaverKey        = "leaver-qzx7" // the key of the user who is erased
-	leaverTextMarker = "zqxv-secret" // a word in each text of the user who is erased, and in no other text
+	leaverTextMarker = "zqxv-secret" // a word in each text of the user who is erased
 	leaverID         = 31234567      // the user ID of the user who is erased, a number that is easy to find in rows
 )
 
@@ -66,7 +66,7 @@ func (l *randomActors) newText(person string) string {
 	return fmt.Sprintf("text %d", l.textCount)
 }
 
-var createdIDPattern = regexp.MustCompile(`"id":"((post|show|message|conversation):[^"]+)"`) // an ID of a new object in the answer of a mutation
+var createdIDPattern = regexp.MustCompile(`"id":"((post|show|message|conversation):[^"]+)"`) // an ID of an object in the answer of a mutation
 
 // schemaErrorPattern matches the error messages for an operation that does not fit the schema, which is a fault of the test.
 var schemaErrorPattern = regexp.MustCompile(`Cannot query|Unknown|Expected|required|not defined|must have a selection`)

@@ -56,7 +56,7 @@ func TestOperatorsSetTheFanOutModeOfAuthors(t *testing.T) {
 	})
 }
 
-// Requests to set thresholds and modes that are invalid or come from users without the scope admin are refused and change nothing.
+// Requests of operators that are invalid, and those of users without the scope admin, are refused and change nothing.
 func TestInvalidRequestsOfOperators(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.Follow("reader", "author")

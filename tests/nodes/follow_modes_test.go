@@ -150,8 +150,8 @@ func TestFollowModesOfStrangers(t *testing.T) {
 	}
 }
 
-// The mutation setFollowMode answers the same for a user who blocks the viewer as for any user who is not followed. This holds for the
-// mutation, for an event of ingest, and for repetitions. The mode that was set before the block is gone.
+// setFollowMode answers the same for a user who blocks the viewer as for any user who is not followed. This holds for the mutation, for
+// an event of ingest, and for repetitions. The mode that was set before the block is gone.
 func TestFollowModesTellNothingOfBlocks(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.CreateUsers("reader", "blocker", "stranger")

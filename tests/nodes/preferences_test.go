@@ -8,8 +8,8 @@ import (
 	"tidings/tests/world"
 )
 
-// Web Push always brings the total, with what each category adds to it, to the icon of a closed page. A category alerts only if the
-// user wants that. Items that came while the category did not alert do not alert later.
+// Web Push always brings the total, which includes what each category adds to it, to the icon of a closed page. A category alerts only
+// if the user wants that. Items that came while the category did not alert do not alert later.
 func TestPreferencesDecideWhatSounds(t *testing.T) {
 	n, push := startPushNode(t)
 	userBrowser{push.Subscribe("phone"), n}.register("ann")

@@ -37,7 +37,7 @@ func TestMessagesOfAQuietRoomReachEveryNode(t *testing.T) {
 	there.WaitUnreadMessages(t, 2)
 	for _, n := range []*world.Node{p.A, p.B} {
 		n.Clock.Advance(10 * time.Minute)
-		for range 2 { // the first drops unused cached numbers of last messages, and the second runs without them
+		for range 2 { // the first poll drops unused numbers of last messages from the node cache, and the second runs without them
 			n.TailChangelog()
 		}
 	}

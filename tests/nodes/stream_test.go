@@ -47,7 +47,8 @@ func newMultiNodeActors(t *testing.T, seed uint64, nodes ...*world.Node) *multiN
 // randomNode draws a node.
 func (c *multiNodeActors) randomNode() *world.Node { return c.nodes[c.random.IntN(len(c.nodes))] }
 
-// runRandomMutation sends one random mutation through a random node. It changes badges of single users, unlike an announcement.
+// runRandomMutation sends at most one random mutation through a random node. The mutations change badges of single users, unlike an
+// announcement.
 func (c *multiNodeActors) runRandomMutation() {
 	me, other, n := c.userKeys[c.random.IntN(len(c.userKeys))], c.userKeys[c.random.IntN(len(c.userKeys))], c.randomNode()
 	switch what := c.random.IntN(10); {

@@ -139,10 +139,11 @@ type boardSubscription struct {
 	conn *websocket.Conn
 }
 
-// BoardEvent is an event of liveBoardChanged.
+// BoardEvent is an event of liveBoardChanged. NewSession means that this session replaces the one before, and More that a list is cut off
+// at 100 shows.
 type BoardEvent struct {
 	SessionID                                          string
-	NewSession, More                                   bool // NewSession: it replaces the one before. More: a list is cut off at 100 shows
+	NewSession, More                                   bool
 	WentLive, Ended, Scheduled, Rescheduled, Cancelled []BoardShow
 	NewAbove                                           int   // number of shows above the first show of the session
 	LiveBoard                                          Count // the live board's count, which the badges have too
@@ -230,8 +231,8 @@ func (w boardSubscription) WaitEventWithShortForm(want string) BoardEvent {
 	return w.WaitEvent(want, func(e BoardEvent) bool { return e.ShortForm() == want })
 }
 
-// ReadWholeBoard reads a user's board by pages of first shows. It returns the lines of TitleStatusLines, and the reason for the end
-// that the last page reports. If first is even it asks for the next page by cursor, and otherwise by session.
+// ReadWholeBoard reads a user's board, page by page. first is the number of shows on a page. It returns the lines of TitleStatusLines,
+// and the reason for the end that the last page reports. If first is even it asks for the next page by cursor, and otherwise by session.
 func (n *Node) ReadWholeBoard(as string, first int) (lines []string, end string) {
 	n.TB.Helper()
 	for from := (BoardPageStart{}); ; {

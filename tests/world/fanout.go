@@ -6,8 +6,8 @@ const AuthorAudienceFields = `user{id} followers mode pinned`
 // FanoutFields selects the fields of admin.fanout in a query.
 const FanoutFields = `bigFollowers hugeFollowers waiting lagMs`
 
-// fanoutState is admin.fanout as a client sees it: the numbers of followers from which an author is big or huge, the number of waiting
-// jobs, and the age of the oldest post in flight in milliseconds.
+// fanoutState is admin.fanout as a client sees it: the numbers of followers from which an author is big or huge, the number of jobs that
+// bring posts or deletions to followers, and the age of the oldest post in flight in milliseconds.
 type fanoutState struct{ BigFollowers, HugeFollowers, Waiting, LagMs int }
 
 // FanoutState reads admin.fanout as an operator.

@@ -81,7 +81,7 @@ func (w *ReferenceModel) LoseRedisData(t *rapid.T, server *redistest.Server) {
 	}
 }
 
-// ReferenceModel does random acts of a few people on a node, keeps their posts, follows, likes and marks in plain lists, and computes
+// ReferenceModel does random acts of a few people on a node, keeps their posts, follows, likes and marks in lists and maps, and computes
 // from these what each person must see. Tests compare that with what the node answers.
 type ReferenceModel struct {
 	Node       *Node

@@ -210,7 +210,8 @@ func (n *Node) PostGraphQL(authorization string, body []byte) (result Answer) {
 	return result
 }
 
-// MustAsk sends a request as a user of development mode (see Ask), fails the test at an error, and decodes the data into into unless nil.
+// MustAsk sends a request as a user of development mode (see Ask), and fails the test at an error. It decodes the data into the value
+// that into points to, unless into is nil.
 func (n *Node) MustAsk(as, query string, variables map[string]any, into any) {
 	n.TB.Helper()
 	got := n.Ask(as, query, variables)

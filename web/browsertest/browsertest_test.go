@@ -263,7 +263,6 @@ var errTestFailed = errors.New("the test failed")
 
 func (f *failingTB) Helper() {}
 
-// Fatalf keeps the message, and ends the step by a panic.
 func (f *failingTB) Fatalf(format string, args ...any) {
 	f.failureText = fmt.Sprintf(format, args...)
 	panic(errTestFailed)

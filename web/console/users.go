@@ -76,7 +76,7 @@ type restrictions struct {
 
 // viewerAnswer is the data that the user would see. A list is nil if it could not be read; the page then shows the other lists.
 type viewerAnswer struct {
-	// BadgeExplained has the counts of the badges, each with the items that make it up.
+	// BadgeExplained has the counts of the badges that are not 0, each with the items that make it up.
 	BadgeExplained []struct {
 		Source string
 		Part   *string
@@ -169,13 +169,13 @@ func userKeyOf(named string) (string, error) {
 // userBody is the body of the page of a user.
 type userBody struct {
 	Named string       // what the operator typed
-	Found *userAnswer  // nil: no user was requested, or none was found
+	Found *userAnswer  // nil: no user was requested, found or read
 	View  viewerAnswer // what the user would see; empty if it could not be read
 }
 
-// lookUp reads a user, and what they would see, into the body of v.page; it does not write the page. The error is
-// NOT_FOUND if there is no such user: then viewerDocument is not executed, because that would create the user. The error is also
-// the outcome of the recorded act.
+// lookUp reads a user, and what they would see, into the body of v.page; it does not write the page. The error is NOT_FOUND if there is
+// no such user: then viewerDocument is not executed, because that would create the user. The error is also the outcome of the recorded
+// act.
 func (c *Console) lookUp(v *pageRequest, key string) error {
 	var found struct{ Users []*userAnswer }
 	// From here on everything is read as the user, without counting as a visit.

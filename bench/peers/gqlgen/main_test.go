@@ -21,7 +21,7 @@ import (
 
 const (
 	factVersion = "0001763697600000" // the version before the JSON of each copy in Redis
-	newestID    = "01DHJFY1G0003"    // the newest post of the feed, of about 2026-01-31
+	newestID    = "01DHJFY1G0003"    // the ID of the newest post of the feed, and of the newest notification
 )
 
 // startTestServer starts the peer on a Redis with one user, number 7, with two posts in the feed.

@@ -17,7 +17,7 @@ import (
 
 const (
 	maxRequestEvents = 500       // the most events that Tidings accepts in one request
-	maxRequestBytes  = 900 << 10 // the most bytes of the actions in one request; its limit is 1 MB
+	maxRequestBytes  = 900 << 10 // the most bytes of the actions in one request; Tidings accepts requests up to 1 MB
 	// Each act wakes the relay, so the relay needs this interval only for rows of another process. WatchErasures asks as often.
 	pollInterval = time.Second
 )

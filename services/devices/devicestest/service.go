@@ -92,8 +92,8 @@ func (s *PushService) Subscribe(name string) *Browser {
 // errNotForBrowser is the error for a message that the browser cannot read.
 var errNotForBrowser = errors.New("the message is not for the browser at this path")
 
-// AddWrongKeyBrowser makes other keys, such as a stranger has, for the endpoint of a browser. The push service takes messages that are
-// encrypted with them, and the browser drops them.
+// AddWrongKeyBrowser makes other keys for the endpoint of a browser, as a stranger could. The push service takes messages that are
+// encrypted with these keys, and the browser drops the messages.
 func (s *PushService) AddWrongKeyBrowser(of *Browser) *Browser {
 	b := NewBrowser(of.Endpoint)
 	s.mu.Lock()

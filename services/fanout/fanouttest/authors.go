@@ -38,7 +38,7 @@ func (w *World) SetMode(author services.UserID, mode services.AuthorMode) {
 		if _, err := posts.PutAuthor(ctx, tx, known); err != nil {
 			return err
 		}
-		// The entry is in the same transaction, as in queueAuthorNaming: the changelog has the entry before any node can read the mode.
+		// The entry is in the same transaction, as in queueAuthorNaming: a node that can read the mode finds the entry in the changelog.
 		_, err = nodecache.PullChange{Author: author}.Append(ctx, tx)
 		return err
 	})

@@ -11,7 +11,7 @@ var StartTime = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 // Clock stands still until a test moves it. It is safe for concurrent use.
 type Clock struct {
 	mu           sync.Mutex // guards the fields below
-	now          time.Time  // the time at runningSince, or while the clock stands still
+	now          time.Time  // the time while it stands still; while it runs, the real time since runningSince comes on top
 	runningSince time.Time  // the real time since which it runs; zero: it stands still
 }
 

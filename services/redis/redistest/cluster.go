@@ -14,7 +14,7 @@ import (
 // The constants are the shape of a cluster. With three masters one can be lost, and the other two still agree. A silent node
 // counts as dead after two seconds, so that tests of a lost master are short.
 const (
-	masterCount         = 3                // of each cluster
+	masterCount         = 3
 	slotCount           = 16384            // of every cluster, by Redis' own rule
 	clusterStartTimeout = 10 * time.Second // for starting a cluster
 	clusterSettings     = "cluster-enabled yes\ncluster-config-file nodes.conf\ncluster-node-timeout 2000\n"

@@ -33,7 +33,7 @@ func (r *LogRecorder) Log() *slog.Logger { return slog.New(slog.NewTextHandler(r
 // ManualClock stands still until a test moves it.
 type ManualClock struct {
 	mu  sync.Mutex // guards now
-	now time.Time  // what the clock shows
+	now time.Time
 }
 
 // NewManualClock makes a clock that stands at a time.

@@ -35,7 +35,7 @@ const (
 	// Servers have ports from firstPort on. These and the ports of the cluster bus (10,000 above) are below the range from which the
 	// system assigns ports.
 	firstPort = 10_000
-	portCount = 12_000 // the ports that servers may have
+	portCount = 12_000 // how many ports servers may have
 )
 
 // EachRedis runs a test once for every kind of Redis: "embedded", "redis" and "cluster". The URL is for redis.Open.

@@ -21,7 +21,7 @@ func openProjections(t *testing.T, url string) *rdb.Projections {
 	return rdbtest.Open(t, redis.Options{URL: url, ReadTimeout: clienttest.LongReadTimeout}, rdb.DocumentShape{})
 }
 
-// noBug is for histories that run the true scripts and work.
+// noBug injects no bug.
 var noBug clienttest.Bug[*World]
 
 func TestTheInboxEqualsTheFactsAfterEveryHistory(t *testing.T) {
