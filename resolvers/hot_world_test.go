@@ -39,6 +39,7 @@ type executorPair struct {
 	uncompiled, compiled *executor.Executor
 	fallback             *countingSchema // the schema behind compiled; nil if WithHotOperations did not make that schema
 	varyingText          *regexp.Regexp  // what differs from answer to answer; nil for nothing
+	visited              map[string]bool // the viewers who have asked before
 }
 
 // newExecutorPair makes a new testAPI, and two executors over its data: one with hot operations, and one without.
@@ -53,7 +54,7 @@ func newExecutorPair(t *testing.T) *executorPair {
 
 // newPairOf makes two executors over the data of a: one without compiled selections, and one of the given schema.
 func newPairOf(a *testAPI, schema graphql.ExecutableSchema) *executorPair {
-	s := &executorPair{testAPI: a, uncompiled: executor.New(graph.NewExecutableSchema(graph.Config{Resolvers: a.resolver})), compiled: executor.New(schema)}
+	s := &executorPair{testAPI: a, visited: map[string]bool{}, uncompiled: executor.New(graph.NewExecutableSchema(graph.Config{Resolvers: a.resolver})), compiled: executor.New(schema)}
 	for _, exec := range []*executor.Executor{s.uncompiled, s.compiled} {
 		exec.SetErrorPresenter(ErrorPresenter(slog.New(slog.DiscardHandler)))
 		exec.SetRecoverFunc(Recover)
@@ -106,6 +107,12 @@ func (fixedRequest) RequestID() string { return "one" }
 func (s *executorPair) askBoth(t interface{ Fatalf(string, ...any) }, viewer, query string, variables map[string]any) executorReply {
 	ctx := services.WithRequest(s.t.Context(), fixedRequest{})
 	ctx = services.WithViewer(ctx, services.Viewer{Key: viewer, Scopes: []services.Scope{services.ScopeViewer, services.ScopeAdmin, services.ScopeIngest}})
+	// The first query of a viewer makes their document. Several fields of it may do so, one after the other, and the version rises
+	// after badges have read it: only later answers are equal.
+	if !s.visited[viewer] {
+		s.visited[viewer] = true
+		ask(ctx, t, s.uncompiled, "{ viewer { badges { version } } }", nil)
+	}
 	want := ask(ctx, t, s.uncompiled, query, variables)
 	before := 0
 	if s.fallback != nil {
