@@ -199,7 +199,7 @@ func (g *groupConversation) checkBadges(ctx context.Context) error {
 			want -= g.lastMessageNumberBySender[i]
 		}
 		if got := data.Viewer.Badges.Conversations.Total.Value; got != want {
-			return fmt.Errorf("%s has %d unread messages, %d were said since he said something", g.key(i), got, want)
+			return fmt.Errorf("%s has %d unread messages, %d were said since they said something", g.key(i), got, want)
 		}
 	}
 	return nil

@@ -121,7 +121,7 @@ func checkConversations(ctx context.Context, a *apiClient, client *redis.Client,
 			return err
 		}
 		if places != int64(conversations/2*placeBytes) {
-			return fmt.Errorf("member %d: %d conversations are counted when he reads, %d should be", user, places/placeBytes, conversations/2)
+			return fmt.Errorf("member %d: %d conversations are counted when they read, %d should be", user, places/placeBytes, conversations/2)
 		}
 	}
 	return nil

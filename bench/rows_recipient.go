@@ -15,10 +15,10 @@ import (
 // The row recipient measures the effect of a rush of likes for one user on other users, the bystanders. It compares the time of their
 // badge query during the rush with the time before it.
 const (
-	bystanderCount          = 16 // how many bystanders there are
-	followsPerBystander     = 10 // how many authors each bystander follows
-	postsPerBystanderAuthor = 20 // how many posts these authors publish together
-	bystanderConnections    = 4  // of the bystanders' queries: few, to measure the time of an answer and not the throughput
+	bystanderCount       = 16 // how many bystanders there are
+	followsPerBystander  = 10 // how many authors each bystander follows
+	bystanderAuthorPosts = 20 // how many posts these authors publish together
+	bystanderConnections = 4  // of the bystanders' queries: few, to measure the time of an answer and not the throughput
 )
 
 // bystanderKey returns the key of the i-th bystander: a user who has no part in the rush.
@@ -49,7 +49,7 @@ func seedBystanders(ctx context.Context, a *apiClient) error {
 		return err
 	}
 	events = nil
-	for i := range postsPerBystanderAuthor {
+	for i := range bystanderAuthorPosts {
 		events = append(events, publishEvent(authorKey(i%followsPerBystander), postBody(i)))
 	}
 	if _, err := a.ingest(ctx, events); err != nil {

@@ -93,7 +93,7 @@ func TestBystanders(t *testing.T) {
 	if err := seedBystanders(t.Context(), startStubAPI(t, w.answer)); err != nil {
 		t.Fatal(err)
 	}
-	if w.eventCountByKind["follow"] != bystanderCount*followsPerBystander || w.eventCountByKind["publishPost"] != postsPerBystanderAuthor || len(w.queryCountByToken) != bystanderCount {
+	if w.eventCountByKind["follow"] != bystanderCount*followsPerBystander || w.eventCountByKind["publishPost"] != bystanderAuthorPosts || len(w.queryCountByToken) != bystanderCount {
 		t.Errorf("seeded %v, visited %d", w.eventCountByKind, len(w.queryCountByToken))
 	}
 	lines := bystandersLines("rush", bystanderResults{

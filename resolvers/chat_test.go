@@ -249,7 +249,7 @@ func TestBadInputInConversations(t *testing.T) {
 		{"a third", "a", mutation(`addMembers(input: {conversationId: %q, userIds: ["user:c"]}) { badges { version } }`, direct), services.Conflict, "DIRECT"},
 		{"leaving the other alone", "a", mutation(`quitConversation(input: {conversationId: %q}) { conversationId }`, direct), services.Conflict, "mute"},
 		{"taken out by another", "b", mutation(`removeMembers(input: {conversationId: %q, userIds: ["user:a"]}) { badges { version } }`, group), services.Forbidden, "only the creator"},
-		{"taken out by himself", "a", mutation(`removeMembers(input: {conversationId: %q, userIds: ["user:b", "user:a"]}) { badges { version } }`, group), services.Invalid, "quitConversation"},
+		{"taken out by themselves", "a", mutation(`removeMembers(input: {conversationId: %q, userIds: ["user:b", "user:a"]}) { badges { version } }`, group), services.Invalid, "quitConversation"},
 		{"a title for two", "a", mutation(`createConversation(input: {kind: DIRECT, title: "x", memberIds: ["user:b"]}) { badges { version } }`), services.Invalid, "title: a DIRECT conversation has none"},
 		{"joining a group", "d", mutation(`joinConversation(input: {conversationId: %q}) { badges { version } }`, group), services.NotFound, group},
 		{"another's message", "b", mutation(`recallMessage(input: {messageId: %q}) { message { id } }`, message), services.Forbidden, "not your"},

@@ -36,7 +36,7 @@ func (a *testAPI) unreadSiteMessages(key string) (titles string) {
 	}
 	for _, path := range [][]any{{"total", "value"}, {"siteMessages", "total", "value"}, {"siteMessages", "types", 0, "count", "value"}} {
 		if count := got.valueAt(append([]any{"viewer", "badges"}, path...)...); count != float64(len(edges)) {
-			a.t.Errorf("%v of %s is %v, he is listed %q", path, key, count, titles)
+			a.t.Errorf("%v of %s is %v, they are listed %q", path, key, count, titles)
 		}
 	}
 	return strings.TrimSpace(titles)

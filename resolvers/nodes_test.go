@@ -34,7 +34,7 @@ func TestNodesAreAnsweredInTheirOrder(t *testing.T) {
 		}
 	}
 	if numbers, err := people.IDs(t.Context(), a.Store, []string{"nobody"}); len(numbers) != 0 || err != nil {
-		t.Errorf("asking for somebody made him: %v, %v", numbers, err)
+		t.Errorf("asking for somebody made them a user: %v, %v", numbers, err)
 	}
 }
 

@@ -95,7 +95,7 @@ func TestOneOfEachCategory(t *testing.T) {
 	a := newAPI(t)
 	post, comment := a.notifyInEachCategory()
 	a.wantNotifications("alice", "four things", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
-	a.wantNotifications("bob", "a reply to his comment", "COMMENT 1")
+	a.wantNotifications("bob", "a reply to their comment", "COMMENT 1")
 	a.wantNotifications("carol", "nothing")
 	got := a.must("alice", notificationsQuery, map[string]any{"categories": []string{"LIKE"}})
 	if got.valueAt("viewer", "notifications", "edges", 1) != nil || got.valueAt("viewer", "notifications", "edges", 0, "node", "subject", "id") != post ||

@@ -162,7 +162,7 @@ func TestRemindersOfABlockedHost(t *testing.T) {
 	a.must("bob", `mutation { block(input: {userId: "user:alice"}) { user { id } } }`, nil)
 	a.wantNotifications("bob", "blocking the host")
 	a.must("bob", `mutation { unblock(input: {userId: "user:alice"}) { user { id } } }`, nil)
-	a.wantNotifications("bob", "unblocking him", "REMINDER 1")
+	a.wantNotifications("bob", "unblocking them", "REMINDER 1")
 }
 
 // A batch reports shows in any order, with duplicates and impossible events. Each event has its result, and the shows end up in

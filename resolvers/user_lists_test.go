@@ -70,7 +70,7 @@ func TestAProfileShowsWhatItsViewerMaySee(t *testing.T) {
 	want("hiding", "bob", "carol", "followsViewer viewerHides followers:; followees: bob; posts:; shows:; ")
 	want("bob is in no list that carol sees", "carol", "alice", "followers:; followees:; posts:; shows:; ")
 	a.runUserMutation("bob", "follow", "user:carol")
-	want("but in her own", "carol", "carol", "followers: bob; followees: bob; posts:; shows:; ")
+	want("but in their own", "carol", "carol", "followers: bob; followees: bob; posts:; shows:; ")
 	a.runUserMutation("bob", "block", "user:stranger")
 	want("blocked", "stranger", "bob", nothing)
 	want("blocked", "stranger", "dan", nothing)

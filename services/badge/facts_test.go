@@ -51,7 +51,7 @@ type mixedUsers struct {
 }
 
 // newMixedUsers makes users with different things to count; seed makes their random steps repeatable.
-func newMixedUsers(n node, ages services.SourceExpiry, seed uint64) *mixedUsers {
+func newMixedUsers(n node, seed uint64) *mixedUsers {
 	c := &mixedUsers{node: n, random: rand.New(rand.NewPCG(seed, 3))}
 	for range 4 {
 		m := newExpiryModel(n)
@@ -202,7 +202,7 @@ func TestUsersCountedTogetherHaveTheirOwnCounts(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			fanouttest.EachEnginePairWith(t, fanouttest.Options{Projector: withExpiry(ages)}, func(t *testing.T, w *fanouttest.World) {
-				c := newMixedUsers(newLongShowNode(w), ages, 1)
+				c := newMixedUsers(newLongShowNode(w), 1)
 				c.checkCounts("at first")
 				for i := range histories.ShortOrFull(t, 5, 20) {
 					for range 12 {

@@ -41,7 +41,7 @@ type streamFilteredSQL struct {
 }
 
 // errStreamNotReadable is the error of a read of any stream but the readable one.
-var errStreamNotReadable = errors.New("the gate is closed")
+var errStreamNotReadable = errors.New("this stream cannot be read now")
 
 // checkStreamReadable returns an error for a stream that cannot be read now.
 func (g *streamFilteredSQL) checkStreamReadable(stream string) error {

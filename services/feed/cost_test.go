@@ -87,15 +87,15 @@ func TestThePageOfAReturningUserIsComplete(t *testing.T) {
 		n := newNode(w)
 		author, reader := n.newAuthorAndReader()
 		n.SetMode(author, services.AuthorBig)
-		n.publish(author, "before he went")
+		n.publish(author, "before they left")
 		n.RunAllJobs(n.fan)
 		n.Clock.Advance(10 * 24 * time.Hour)
-		n.publish(author, "while he was away")
+		n.publish(author, "while they were away")
 		n.RunAllJobs(n.fan)
 		if entries := n.Inbox(reader); len(entries) != 1 {
 			t.Fatalf("a big author's post was pushed to somebody idle: %v", entries)
 		}
-		if got := n.feedBodies(reader); !slices.Equal(got, []string{"while he was away", "before he went"}) {
+		if got := n.feedBodies(reader); !slices.Equal(got, []string{"while they were away", "before they left"}) {
 			t.Errorf("who returns is shown %q", got)
 		}
 		n.CheckAgainstFacts(reader)

@@ -98,7 +98,7 @@ func TestManyNewHostsArePublishedTogether(t *testing.T) {
 				kinds[strings.TrimLeft(key, "host0123456789")]++
 			}
 			if followed != want || kinds["live"] != want || kinds["plan"] != want || len(got) != 3*want {
-				t.Errorf("reader %d follows %d hosts, his board has %v", i, followed, got)
+				t.Errorf("reader %d follows %d hosts, their board has %v", i, followed, got)
 			}
 			if count := livetest.Service(w).Memory.CountLive(w.Document(reader).Hosts, 0); count.NewShows != want {
 				t.Errorf("reader %d counts %+v, want %d", i, count, want)

@@ -19,7 +19,7 @@ type showHistoryModel struct {
 	fakeSQL          *fakeShowSQL
 	showStates       []Show                                 // in the order of their versions
 	versionTimes     []time.Time                            // when each version of the log was written, from version 1 on
-	nextShowID       services.PostID                        // the ID of the newest show; it is raised before the next one is made
+	newestShowID     services.PostID                        // the ID of the newest show; the next one is one more
 	clientLiveCounts map[services.UserID]services.LiveCount // by host: the newest count of a client that asks all nodes
 }
 
@@ -46,17 +46,17 @@ func (h *showHistoryModel) writeRandomChange() {
 	s.now = s.now.Add(time.Duration(rapid.IntRange(1, 4000).Draw(r, "ms")) * time.Millisecond)
 	what := rapid.IntRange(0, 7).Draw(r, "what")
 	if what < 2 || len(s.shows) == 0 {
-		h.nextShowID++
+		h.newestShowID++
 		host := services.UserID(rapid.IntRange(1, int(lastModelHost)).Draw(r, "host"))
 		plan := s.now.Add(time.Duration(rapid.IntRange(0, 3).Draw(r, "plan")) * time.Minute).Truncate(time.Minute)
 		status := ShowUpcoming
 		if what == 0 && rapid.IntRange(0, 9).Draw(r, "direct") == 0 {
 			status = ShowReplay // a new host's shows come onto boards late: this one was over by then
 		}
-		h.addState(s.commitMove(Show{ID: h.nextShowID, Host: host, Status: status, PlannedAt: plan, EndedAt: s.now.Truncate(time.Minute), Title: "a", Pull: host == 1}))
+		h.addState(s.commitMove(Show{ID: h.newestShowID, Host: host, Status: status, PlannedAt: plan, EndedAt: s.now.Truncate(time.Minute), Title: "a", Pull: host == 1}))
 		return
 	}
-	one := s.shows[services.PostID(rapid.IntRange(1, int(h.nextShowID)).Draw(r, "show"))]
+	one := s.shows[services.PostID(rapid.IntRange(1, int(h.newestShowID)).Draw(r, "show"))]
 	minute := s.now.Truncate(time.Minute) // so that many events have equal times
 	switch upcoming, live := one.Status == ShowUpcoming, one.Status == ShowLive; {
 	case what == 2 && upcoming:
@@ -84,9 +84,9 @@ func (h *showHistoryModel) importRandomShows() {
 	s.newestVersion++
 	s.log = append(s.log, changelog.Entry{Kind: ChangelogKind, Version: s.newestVersion, At: s.now})
 	for range rapid.IntRange(0, 3).Draw(h.t, "imported") {
-		h.nextShowID++
+		h.newestShowID++
 		one := Show{
-			ID: h.nextShowID, Host: services.UserID(rapid.IntRange(1, int(lastModelHost)).Draw(h.t, "host")), Version: s.newestVersion, UpdatedAt: s.now,
+			ID: h.newestShowID, Host: services.UserID(rapid.IntRange(1, int(lastModelHost)).Draw(h.t, "host")), Version: s.newestVersion, UpdatedAt: s.now,
 			Status: rapid.SampledFrom(ShowStatuses[:3]).Draw(h.t, "status"), PlannedAt: s.now.Truncate(time.Minute),
 		}
 		one.Pull = one.Host == 1

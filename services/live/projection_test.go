@@ -208,9 +208,9 @@ func TestAListOfReplaysFollowsTheRebuildProtocol(t *testing.T) {
 		v.dropHost(otherHost)
 		all = []replayEntry{}
 		v.wantReplays("a host goes and there is room for older ones", redis.Applied, redis.Applied, 0, nil)
-		v.wantReplays("read before he went", v.mergeReplays(replayMerge{Stamp: late, IsRebuild: true, Entries: whole.Entries}), redis.Missing, 0, nil)
+		v.wantReplays("read before they left", v.mergeReplays(replayMerge{Stamp: late, IsRebuild: true, Entries: whole.Entries}), redis.Missing, 0, nil)
 		stamp = v.beginReplays()
-		v.wantReplays("read before he went, into a new list", v.mergeReplays(replayMerge{Stamp: late, IsRebuild: true, Entries: whole.Entries}), redis.Retry, 0, nil)
+		v.wantReplays("read before they left, into a new list", v.mergeReplays(replayMerge{Stamp: late, IsRebuild: true, Entries: whole.Entries}), redis.Retry, 0, nil)
 		v.wantReplays("ended with nothing", v.mergeReplays(replayMerge{Stamp: stamp, IsRebuild: true}), redis.Applied, 0, all)
 		v.wantReplays("one more", v.mergeReplays(replayMerge{Stamp: v.takeStamp(), Entries: one}), redis.Applied, 0, one)
 		late = v.takeStamp()

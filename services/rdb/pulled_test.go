@@ -62,7 +62,7 @@ func TestPulledAuthorsAreNamedInDocuments(t *testing.T) {
 		v.wantPulled("read before the drop", v.addPulledAuthor(read, first), redis.Retry, second)
 		// If the document names a pulled author, nodes may count posts that were never pushed: so every drop raises the version.
 		v.wantPulled("dropped again", v.dropAuthor(author), redis.Applied, second)
-		v.wantFeed("his posts went too", v.markSeen(1), redis.Applied, "0")
+		v.wantFeed("their posts went too", v.markSeen(1), redis.Applied, "0")
 		result, err := v.projections.MergeIntoInbox(v.Context(), InboxMerge{Reader: reader, Stamp: v.takeStamp(), RefuseEarlierReads: true, PulledAuthors: []services.FollowedAuthor{first}})
 		v.must(err)
 		v.wantPulled("a follow", result, redis.Applied, first, second)

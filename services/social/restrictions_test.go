@@ -118,7 +118,7 @@ func TestHidingFromAFollower(t *testing.T) {
 		n.Must(n.commitCommand(n.service.UnhideFrom(author, reader)))
 		n.wantUnchanged("hidden no longer", n.service.UnhideFrom(author, reader))
 		n.RunAllJobs(n.Fanout)
-		n.wantFeedCounts("he mutes him as well", reader, 0, 0)
+		n.wantFeedCounts("the reader mutes them as well", reader, 0, 0)
 		n.Must(n.commitCommand(n.service.Unmute(reader, author)))
 		n.wantFeedCounts("nothing stands between them", reader, 3, 1)
 		n.RunAllJobs(n.Fanout)

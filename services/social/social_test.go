@@ -156,7 +156,7 @@ func TestPostsPublishedAfterTheFollowCount(t *testing.T) {
 func TestAUserIDIsAssignedOnce(t *testing.T) {
 	eachNode(t, func(t *testing.T, n testNode) {
 		if _, known, err := n.service.FindUser(t.Context(), "ada"); known || err != nil {
-			t.Errorf("known before she is mentioned: %v", err)
+			t.Errorf("known before they are mentioned: %v", err)
 		}
 		const callers = 10
 		numbers := make([]services.UserID, callers)

@@ -35,9 +35,8 @@ type testWorld struct {
 	newestComment      map[services.UserID]services.Item // the newest item of COMMENT, by user
 	newestNotification services.PostID                   // the position of everybody's newest notification
 
-	stream    *stream.Service
-	receiver  *receiver
-	nodesMade int // how often newNode was called
+	stream   *stream.Service
+	receiver *receiver
 }
 
 // receiver plays the host application, to which the webhooks go. Each test sets its answers.
@@ -246,7 +245,6 @@ func (w *testWorld) setOnline(user services.UserID, online bool) {
 
 // newNode makes the webhooks of one node. It may call the receivers of the test, which are on loopback.
 func (w *testWorld) newNode(change ...func(*Config)) *Service {
-	w.nodesMade++
 	cfg := Config{
 		DB: w.DB, Stream: w.stream, Node: "node", Clock: w.Clock, Log: slog.New(slog.DiscardHandler), Timeout: 5 * time.Second,
 		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, SiteMessageTypes: []string{"general"},

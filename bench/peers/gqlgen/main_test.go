@@ -219,7 +219,7 @@ func TestSubscribersThatLeaveAreForgotten(t *testing.T) {
 	for range channel { // until it is closed
 	}
 	if given := e.sendToAll(); given != 0 {
-		t.Errorf("given to %d after he left", given)
+		t.Errorf("given to %d after they left", given)
 	}
 }
 

@@ -37,8 +37,8 @@ func TestPulledAuthorsEqualTheFactsAfterEveryHistory(t *testing.T) {
 // pulledBugs are the injected bugs that these histories must find, each by itself.
 var pulledBugs = map[string]clienttest.Bug[*World]{
 	"an author named from as old a read as it likes": {Scripts: clienttest.ReplaceInScript(namedMerge, stampCheck, ""), Known: 48},
-	"a drop that leaves him named":                   {Scripts: clienttest.ReplaceInScript(inboxDrop, "unname(KEYS[1], 'F', ARGV[2]) and 1 or 0", "0"), Known: 23},
-	"a follow that does not name him":                {Scripts: clienttest.ReplaceInScript(inboxMerge, "name(KEYS[1], 'F', ARGV[3]) and 1 or 0", "0"), Known: 9},
+	"a drop that leaves them named":                  {Scripts: clienttest.ReplaceInScript(inboxDrop, "unname(KEYS[1], 'F', ARGV[2]) and 1 or 0", "0"), Known: 23},
+	"a follow that does not name them":               {Scripts: clienttest.ReplaceInScript(inboxMerge, "name(KEYS[1], 'F', ARGV[3]) and 1 or 0", "0"), Known: 9},
 	"a rebuild that names nobody":                    {Scripts: clienttest.ReplaceInScript(rebuildMerge, "name(KEYS[1], 'F', ARGV[8])\n", ""), Known: 1},
 	"a rebuild that forgets who was named":           {Scripts: clienttest.ReplaceInScript(rebuildMerge, "name(KEYS[1], 'F', ARGV[8])\n", "redis.call('HSET', KEYS[1], 'F', '') name(KEYS[1], 'F', ARGV[8])\n"), Known: 2292},
 	"an inbox lost without them":                     {Scripts: clienttest.ReplaceInScript(rebuildBegin, "rm), 'fq', '0', 'ft', '0', 'F', '', 'L', '')", "rm), 'fq', '0', 'ft', '0', 'L', '')"), Known: 140},
