@@ -71,6 +71,7 @@ type Service struct {
 	sources         sourceList              // in the order of services.Sources; those without a count come last
 	expiringSources []source.ExpiringSource // the ExpiringSources among sources
 	sqlReaders      []source.SQLReader      // the SQLReaders among sources
+	cacheReaders    sourceList              // the other sources
 	settings        source.Settings         // the settings of all renderings
 	// sqlCountSlots holds a token for each count in SQL that is under way. When Redis is lost all users come at once, and SQL must
 	// still serve commands.
@@ -102,7 +103,8 @@ func New(cfg Config) *Service {
 		inboxOverflow: newInboxOverflowCounts(),
 	}
 	s.sources = s.newSources(cfg.Sources...)
-	s.expiringSources, s.sqlReaders = s.sources.expiringSources(), s.sources.sqlReaders()
+	s.expiringSources = s.sources.expiringSources()
+	s.sqlReaders, s.cacheReaders = s.sources.splitSQLReaders()
 	return s
 }
 

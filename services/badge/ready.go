@@ -35,12 +35,14 @@ func (s *Service) ReadWithoutSQL(ctx context.Context, users []services.UserID) (
 		_, still := after[user]
 		document := &documents[i]
 		ready := document.Ready && !owed[i] && !answered && !still && !s.projector.IsOfIdleUser(*document) &&
-			!(s.settings.Expiry.AnyExpires() && s.holdsExpired(document, today)) && !s.needsSQL(user, document, today)
-		if !ready { // for an empty document addCached looks nothing up
+			!(s.settings.Expiry.AnyExpires() && s.holdsExpired(document, today)) && s.addWithoutSQL(user, document, today)
+		if !ready {
 			*document = rdb.Document{}
 		}
 	}
-	s.addCached(ctx, users, documents, false, today)
+	for _, one := range s.cacheReaders { // they look nothing up for an empty document
+		one.AddCached(ctx, users, documents, today)
+	}
 	for i, user := range users {
 		if documents[i].Ready {
 			badges[i] = s.render(ctx, user, documents[i], at)
@@ -50,22 +52,25 @@ func (s *Service) ReadWithoutSQL(ctx context.Context, users []services.UserID) (
 	return badges, nil
 }
 
-// needsSQL reports whether a source would ask SQL for a document.
-func (s *Service) needsSQL(user services.UserID, document *rdb.Document, today int64) bool {
+// addWithoutSQL adds to a document the state of the sources that may ask SQL, as far as this node holds it, and reports whether that is
+// all of it.
+func (s *Service) addWithoutSQL(user services.UserID, document *rdb.Document, today int64) (complete bool) {
 	for _, one := range s.sqlReaders {
-		if one.NeedsSQL(user, document, today) {
-			return true
+		if !one.AddWithoutSQL(user, document, today) {
+			return false
 		}
 	}
-	return false
+	return true
 }
 
-// sqlReaders returns the sources that may ask SQL for a document.
-func (l sourceList) sqlReaders() (readers []source.SQLReader) {
+// splitSQLReaders returns the sources that may ask SQL for a document, and the others.
+func (l sourceList) splitSQLReaders() (readers []source.SQLReader, others sourceList) {
 	for _, one := range l {
 		if reader, reads := one.(source.SQLReader); reads {
 			readers = append(readers, reader)
+		} else {
+			others = append(others, one)
 		}
 	}
-	return readers
+	return readers, others
 }

@@ -194,20 +194,21 @@ func (h homeFeed) inboxEndsEarly(document *rdb.Document) bool {
 	return (document.FeedCountAtLeast || document.PulledCount.AtLeast) && document.FeedCount+document.PulledCount.NewPosts < h.service.settings.Caps.FeedCountLimit()
 }
 
-// NeedsSQL reports whether the document's authors are not cached, or posts beyond the inbox are not counted for the document's
-// state.
-func (h homeFeed) NeedsSQL(user services.UserID, document *rdb.Document, today int64) bool {
+// AddWithoutSQL is AddCached for one document. It is not complete if an author is not cached, or if the posts beyond the inbox were not
+// counted yet for this state of the document.
+func (h homeFeed) AddWithoutSQL(user services.UserID, document *rdb.Document, today int64) (complete bool) {
 	if len(document.PulledAuthors) == 0 && !document.FeedCountAtLeast { // most documents
-		return false
+		return true
 	}
 	aged := h.service.settings.Expiry.ExpiredUpTo(services.SourceHomeFeed, today)
-	counted := *document
-	counted.PulledCount = h.service.pulled.Count(document.PulledAuthors, max(document.FeedSeenUpTo, aged))
-	if counted.PulledCount.CacheNotLoaded || !h.inboxEndsEarly(&counted) {
-		return counted.PulledCount.CacheNotLoaded
+	if len(document.PulledAuthors) > 0 {
+		document.PulledCount = h.service.pulled.Count(document.PulledAuthors, max(document.FeedSeenUpTo, aged))
 	}
-	_, known := h.service.inboxOverflow.get(user, &counted, aged)
-	return !known
+	if document.PulledCount.CacheNotLoaded || !h.inboxEndsEarly(document) {
+		return !document.PulledCount.CacheNotLoaded
+	}
+	document.FeedUnread, document.FeedUnreadKnown = h.service.inboxOverflow.get(user, document, aged)
+	return document.FeedUnreadKnown
 }
 
 // countOverflow continues the count in SQL if an inbox ends before the new posts do. It does so once for each state of the inputs: see

@@ -193,32 +193,41 @@ func (c Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	return err
 }
 
-// NeedsSQL reports whether the document has a conversation that is counted when read and that this node has not cached.
-func (c Source) NeedsSQL(_ services.UserID, document *rdb.Document, _ int64) bool {
-	places := document.Conversations.CountedOnRead
-	return len(places) > 0 && !c.service.Sequences.countOnRead(places, c.service.Clock.Now()).Complete
+// AddWithoutSQL is AddCached for one document. It is not complete if this node has not cached one of the conversations.
+func (c Source) AddWithoutSQL(_ services.UserID, document *rdb.Document, _ int64) (complete bool) {
+	return c.addOnReadCount(&document.Conversations, c.service.Clock.Now())
 }
 
 // AddCached adds to documents the node cache's state of the conversations that are counted when read, with one SELECT for the
 // conversations that this node has not cached.
 func (c Source) AddCached(ctx context.Context, _ []services.UserID, documents []rdb.Document, _ int64) {
-	var lists [][]services.CountedOnReadPosition
-	for _, document := range documents {
-		if len(document.Conversations.CountedOnRead) > 0 {
-			lists = append(lists, document.Conversations.CountedOnRead)
+	now := c.service.Clock.Now()
+	var incomplete []int // documents with conversations that this node has not cached
+	var missing [][]services.CountedOnReadPosition
+	for i := range documents {
+		// Follow was called before the count: a message in between is in the count, or the user is notified of it.
+		if sums := &documents[i].Conversations; !c.addOnReadCount(sums, now) {
+			incomplete, missing = append(incomplete, i), append(missing, sums.CountedOnRead)
 		}
 	}
-	if len(lists) == 0 {
+	if len(missing) == 0 { // nearly always
 		return
 	}
-	c.service.Sequences.cacheMissing(ctx, lists...)
-	for i := range documents {
-		// The count is made after cacheMissing, and Follow was called before it: a message in between is in the count, or the user
-		// is notified of it.
-		sums := &documents[i].Conversations
-		counted := c.service.Sequences.countOnRead(sums.CountedOnRead, c.service.Clock.Now())
-		sums.CachedUnread, sums.CachedSequenceSum, sums.CacheNotLoaded = counted.Unread, counted.SequenceSum, !counted.Complete
+	c.service.Sequences.cacheMissing(ctx, missing...)
+	for _, i := range incomplete {
+		c.addOnReadCount(&documents[i].Conversations, now)
 	}
+}
+
+// addOnReadCount adds the node cache's count of the conversations that are counted when read, and reports whether the node has cached
+// all of them.
+func (c Source) addOnReadCount(sums *services.ConversationSums, now time.Time) (complete bool) {
+	if len(sums.CountedOnRead) == 0 { // as in most documents
+		return true
+	}
+	counted := c.service.Sequences.countOnRead(sums.CountedOnRead, now)
+	sums.CachedUnread, sums.CachedSequenceSum, sums.CacheNotLoaded = counted.Unread, counted.SequenceSum, !counted.Complete
+	return counted.Complete
 }
 
 // eachConversation visits a user's conversations, the last active first, until do returns false. If aged is true, messages that are

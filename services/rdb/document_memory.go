@@ -17,8 +17,9 @@ import (
 // two exceptions, which end with the user's next change: the fields of a removed category, on a node that has not learned of
 // the removal, and a field that another program broke, which all other reads of documents find.
 type documentMemory struct {
-	mu    sync.Mutex                              // simplelru has no lock of its own
-	users *lru.LRU[services.UserID, keptDocument] // the document of each of the last readers
+	mu        sync.Mutex                              // simplelru has no lock of its own
+	users     *lru.LRU[services.UserID, keptDocument] // the document of each of the last readers
+	keptBytes int                                     // the lengths of all kept documents
 }
 
 // keptDocument is a document with the layout, epoch and stamps under which it was read. Readers share the data that it points
@@ -28,16 +29,19 @@ type keptDocument struct {
 	epoch      string
 	version    string // n as Redis has it
 	birthStamp string // rm as Redis has it
+	length     int    // of all values in Redis, in bytes
 	document   Document
 }
 
 const (
 	// maxKeptDocuments is the greatest number of kept documents. A document takes about 1.5 KB.
 	maxKeptDocuments = 10_000
-	// maxKeptDocumentBytes is the greatest length, in bytes, of all values of a kept document. Parsed values take up to three times
-	// that length, so all kept documents take at most 60 MB. The document of a user who follows thousands of huge authors is
-	// longer.
-	maxKeptDocumentBytes = 2 << 10
+	// maxKeptBytes bounds the lengths of all kept documents together. Parsed values take up to three times that length, so all
+	// kept documents take at most 60 MB.
+	maxKeptBytes = 20 << 20
+	// maxKeptDocumentBytes is the greatest length of a kept document, in bytes: longer ones would push out too many others. A host
+	// or a huge author takes 12 bytes of a document, and a conversation that is counted when read takes 8.
+	maxKeptDocumentBytes = 32 << 10
 )
 
 // changeCheckFields are read to find whether a kept document is still the same. They are followed by the unversioned fields of
@@ -50,11 +54,13 @@ const birthStampField = "rm"
 
 // newDocumentMemory makes an empty memory.
 func newDocumentMemory() *documentMemory {
-	users, err := lru.NewLRU[services.UserID, keptDocument](maxKeptDocuments, nil)
+	m := &documentMemory{}
+	users, err := lru.NewLRU(maxKeptDocuments, func(_ services.UserID, one keptDocument) { m.keptBytes -= one.length })
 	if err != nil {
 		panic("rdb: " + err.Error()) // happens only for sizes below 1
 	}
-	return &documentMemory{users: users}
+	m.users = users
+	return m
 }
 
 // keptDocumentsOf returns the kept documents of users, in their order. A result without a layout stands for a document that is not
@@ -71,11 +77,15 @@ func (m *documentMemory) keptDocumentsOf(users []services.UserID, layout *docume
 	return kept
 }
 
-// keep stores a document for the user's next reads. If the memory is full, it drops the document that was used longest ago.
+// keep stores a document for the user's next reads. If the memory is full, it drops the documents that were used longest ago.
 func (m *documentMemory) keep(user services.UserID, one keptDocument) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.users.Remove(user) // Add would replace it without a call to the function that subtracts its length
 	m.users.Add(user, one)
+	for m.keptBytes += one.length; m.keptBytes > maxKeptBytes; {
+		m.users.RemoveOldest()
+	}
 }
 
 // forget drops a user's document, if it is kept.
@@ -154,7 +164,7 @@ func (c *Projections) parseAndKeep(user services.UserID, layout *documentLayout,
 	version, birthStamp := strings.Clone(texts[2]), strings.Clone(texts[len(texts)-1])
 	document := layout.parseTexts(texts[:len(texts)-1], epoch)
 	if document.Ready && length <= maxKeptDocumentBytes {
-		c.memory.keep(user, keptDocument{layout, epoch, version, birthStamp, document})
+		c.memory.keep(user, keptDocument{layout, epoch, version, birthStamp, length, document})
 	} else {
 		c.memory.forget(user)
 	}

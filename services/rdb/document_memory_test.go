@@ -124,6 +124,41 @@ func TestLongDocumentsAreNotKept(t *testing.T) {
 	})
 }
 
+// All kept documents together have a greatest length. The documents that were used longest ago are dropped first.
+func TestKeptDocumentsAreBoundedInBytes(t *testing.T) {
+	m, layout := newDocumentMemory(), &documentLayout{}
+	keep := func(user services.UserID, length int) { m.keep(user, keptDocument{layout: layout, length: length}) }
+	const long = maxKeptBytes / 4
+	for user := range services.UserID(4) {
+		keep(user+1, long)
+	}
+	keep(1, long) // again: its length counts once
+	if m.keptBytes != 4*long || m.users.Len() != 4 {
+		t.Fatalf("%d documents of %d bytes are kept, want 4 of %d", m.users.Len(), m.keptBytes, 4*long)
+	}
+	keep(5, 1)
+	for user, want := range map[services.UserID]bool{1: true, 2: false, 3: true, 4: true, 5: true} {
+		if kept := m.keptDocumentsOf([]services.UserID{user}, layout)[0].layout != nil; kept != want {
+			t.Errorf("the document of user %d is kept: %v, want %v", user, kept, want)
+		}
+	}
+	m.forget(1)
+	keep(3, 10) // shorter now
+	if want := long + 11; m.keptBytes != want {
+		t.Errorf("%d bytes are kept, want %d", m.keptBytes, want)
+	}
+	(&Projections{memory: m}).ForgetDocuments()
+	if m.keptBytes != 0 {
+		t.Errorf("%d bytes are kept of nothing", m.keptBytes)
+	}
+	for user := range services.UserID(maxKeptDocuments + 10) {
+		keep(user+1, 1)
+	}
+	if m.keptBytes != maxKeptDocuments || m.users.Len() != maxKeptDocuments {
+		t.Errorf("%d short documents of %d bytes are kept, want %d", m.users.Len(), m.keptBytes, maxKeptDocuments)
+	}
+}
+
 // A document that was lost may be born again with the version that it had, after the clock was set back. It must not be taken
 // for the kept one.
 func TestADocumentThatIsBornAgainIsReadAgain(t *testing.T) {

@@ -68,8 +68,9 @@ type ExpiringSource interface {
 
 // SQLReader is a source whose AddCached may ask SQL, for what the node cache does not hold.
 type SQLReader interface {
-	// NeedsSQL reports whether AddCached would ask SQL for a user's document that is ready.
-	NeedsSQL(user services.UserID, document *rdb.Document, today int64) bool
+	// AddWithoutSQL adds to a user's document, which is ready, what AddCached adds, as far as this node holds it. It reports whether
+	// that is all of it: if not, AddCached would ask SQL.
+	AddWithoutSQL(user services.UserID, document *rdb.Document, today int64) (complete bool)
 }
 
 // AlertFilter is a source some of whose items do not alert the user, such as notifications of categories for which the user
