@@ -124,11 +124,12 @@ func touchWithin(ctx context.Context, tx *sql.Tx, user services.UserID, view Vie
 	if err != nil {
 		return LastAccess{}, err
 	}
-	var stands int64
-	if _, err = tx.One(ctx, putTouch, []any{user, view.Code, view.ID, sql.Micros(upTo), tx.EventTime(), number}, &stands); err == nil && !counts {
+	var position, last int64
+	touched := []any{user, view.Code, view.ID, sql.Micros(upTo), tx.EventTime(), number}
+	if _, err = tx.One(ctx, putTouch, touched, &position, &last); err == nil && !counts {
 		err = stopCountingOldestView(ctx, tx, user, most)
 	}
-	return LastAccess{View: view, UpTo: sql.FromMicros(stands), LastAccessAt: tx.EventTime(), CountsInBadges: true}, err
+	return LastAccess{View: view, UpTo: sql.FromMicros(position), LastAccessAt: sql.FromMicros(last), CountsInBadges: true}, err
 }
 
 // readAccesses lists the views of some codes that a user has looked at, in the order of code and ID: at most limit views that

@@ -35,7 +35,7 @@ INSERT INTO user_access_log AS l (user_number, view_code, view_id, position, las
 ON CONFLICT (user_number, view_code, view_id) DO UPDATE SET touched = excluded.touched,
 	last_access_at = CASE WHEN excluded.last_access_at > l.last_access_at THEN excluded.last_access_at ELSE l.last_access_at END,
 	position = CASE WHEN excluded.position > l.position THEN excluded.position ELSE l.position END
-RETURNING position`)
+RETURNING position, last_access_at`)
 
 	// stopCountingOldest takes the view beyond the limit out of the count: the view whose last touch is the oldest.
 	stopCountingOldest = sql.NewStatement("the view that no longer counts", `UPDATE user_access_log SET touched = 0

@@ -107,6 +107,22 @@ func TestAPositionNeverGoesBack(t *testing.T) {
 	})
 }
 
+// A touch of a past time, as events bring it, leaves the time of a later one, and answers that.
+func TestATouchOfAPastTimeAnswersTheLaterOne(t *testing.T) {
+	eachFactsDatabase(t, func(b factsInDatabase) {
+		b.Clock.Advance(time.Hour)
+		last := b.touch(1, newsView, timeAtSecond(50)).LastAccessAt
+		b.MustWrite(func(tx *sql.Tx) error {
+			tx.SetEventMoment(services.PostIDAt(b.Clock.Now().Add(-time.Minute)))
+			answered, err := touch(b.Ctx, tx, 1, newsView, timeAtSecond(20), tx.Now)
+			sqltest.Equal(b.T, answered, LastAccess{View: newsView, UpTo: timeAtSecond(50), LastAccessAt: last, CountsInBadges: true})
+			return err
+		})
+		stored := sqltest.Must(readAccessesByView(b.Ctx, b.DB, 1, []View{newsView}))(b.T)
+		sqltest.Equal(b.T, stored, []LastAccess{{View: newsView, UpTo: timeAtSecond(50), LastAccessAt: last, CountsInBadges: true}})
+	})
+}
+
 func TestAccessesAreListedInOrder(t *testing.T) {
 	eachFactsDatabase(t, func(b factsInDatabase) {
 		b.MustWrite(func(tx *sql.Tx) error {
