@@ -52,7 +52,8 @@ func (c *documentCache) get(text string) *queryDocument {
 // add remembers a document and returns the document to use: if several goroutines have parsed the same text, all get the same
 // document. A document larger than the whole cache is not remembered.
 func (c *documentCache) add(text string, doc *queryDocument, parts int) *queryDocument {
-	size := int64(documentOverheadBytes + len(text) + parts*documentPartOverheadBytes)
+	doc.memoryBytes = documentOverheadBytes + len(text) + parts*documentPartOverheadBytes
+	size := int64(doc.memoryBytes)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// Subscriptions share memory by the address of their document (see sharedOperationContexts), so one text should have one document.

@@ -46,6 +46,7 @@ type queryDocument struct {
 	*ast.QueryDocument
 	operationCosts         []cost     // of each operation
 	variablesUsedAsNonNull [][]string // of each operation: what the function of this name returns
+	memoryBytes            int        // its estimated memory; documentCache.add sets it
 }
 
 // costOf returns the cost of an operation with these variables. The operation must be one of the document's.

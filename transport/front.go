@@ -71,10 +71,11 @@ const (
 	// A head takes about 3 KB with the copies of its text, so this is enough for some 5,000 clients. If a head was forgotten, its
 	// token is verified again.
 	maxRequestHeadsBytes = 16 << 20 // of remembered heads with their viewers
-	// Only the texts of bodies are counted. Applications send few different bodies but for cursors and IDs. A body with these in its
-	// variables is not remembered, so this is ample.
-	maxParsedBodiesBytes = 256 << 10
-	frontPath            = "/graphql" // the path of plain requests
+	// Applications send few different bodies but for cursors and IDs, and a body with these in its variables is not remembered. So this
+	// is ample, although a document counts for each of its bodies.
+	maxParsedBodiesBytes    = 8 << 20    // of remembered bodies with their documents
+	parsedBodyOverheadBytes = 512        // of a remembered body beside its text and document
+	frontPath               = "/graphql" // the path of plain requests
 )
 
 // NewFront makes the front of the HTTP server next, which serves handler at /graphql. loopback applies the checks of

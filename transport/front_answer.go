@@ -24,9 +24,10 @@ type parsedBody struct {
 	jointOperation any           // the result of JointSchema.Joint; nil: it cannot be answered jointly
 	frontMayAnswer bool          // it is a query that the front may answer; false: the HTTP server answers it
 	uncacheable    bool          // its variables hardly come again: it is not remembered
-	// The document and its cost, for Limits.ChargeOperation.
+	// The document and its cost, for Limits.ChargeOperation. Only a body with a hotAnswer has them.
 	operation     *graphql.OperationContext
 	operationCost int // the cost of the operation with its variables
+	documentBytes int // the estimated memory of the document, which is kept as long as the body is remembered
 }
 
 // parsedBodyOf returns the meaning of the bytes of a body. Only queries are remembered: a mutation rarely comes twice, and a bad
@@ -37,7 +38,7 @@ func (f *Front) parsedBodyOf(body []byte) *parsedBody {
 	}
 	known := f.parseBody(body)
 	if known.frontMayAnswer && !known.uncacheable {
-		f.parsedBodies.put(body, known, 0)
+		f.parsedBodies.put(body, known, parsedBodyOverheadBytes+known.documentBytes)
 	}
 	return known
 }
@@ -83,12 +84,17 @@ func (f *Front) parseBody(body []byte) *parsedBody {
 	if price > f.httpTransport.documents.maxCost {
 		return left
 	}
+	hotAnswer := f.hotSchema.HotAnswer(operation, variables)
+	// The executor reads the body again, so nothing else is kept for it.
+	if hotAnswer == nil {
+		return &parsedBody{frontMayAnswer: true, uncacheable: unique}
+	}
 	known := &parsedBody{
-		frontMayAnswer: true, uncacheable: unique, hotAnswer: f.hotSchema.HotAnswer(operation, variables), operationCost: price,
+		frontMayAnswer: true, uncacheable: unique, hotAnswer: hotAnswer, operationCost: price, documentBytes: doc.memoryBytes,
 		operation: &graphql.OperationContext{RawQuery: request.Query, OperationName: request.OperationName, Doc: doc.QueryDocument, Operation: operation, Variables: variables},
 	}
 	// Loops answer remembered bodies only.
-	if f.loops != nil && known.hotAnswer != nil && !unique {
+	if f.loops != nil && !unique {
 		known.jointOperation = f.loops.schema.Joint(operation, variables)
 	}
 	return known

@@ -177,10 +177,23 @@ func checkContentType(r *http.Request) error {
 }
 
 // withCaller returns the head with the caller of its token, and remembers it; nil if the token is refused. Only heads with a good
-// token are remembered, so nobody can fill the memory without a token.
+// token are remembered, so nobody can fill the memory without a token. A head that no other request has is not remembered. Its caller
+// is, with the head without the headers that differ: many proxies give each request an ID, and to verify a token takes long.
 func (f *Front) withCaller(h *requestHead, request services.Request) *requestHead {
 	if h.caller != nil {
 		return h
+	}
+	if h.uncacheable {
+		rest := f.headOf(withoutPerRequestHeaders(h.text))
+		if rest == nil {
+			return nil
+		}
+		if rest = f.withCaller(rest, request); rest == nil {
+			return nil
+		}
+		known := *h
+		known.caller = rest.caller
+		return &known
 	}
 	token, err := bearerToken(h.request.Header)
 	if err != nil || token == "" {
@@ -199,10 +212,20 @@ func (f *Front) withCaller(h *requestHead, request services.Request) *requestHea
 	known := *h
 	// The context has the viewer and no data of this request, because other requests will use it.
 	known.caller = &frontCaller{viewer, services.WithViewer(context.Background(), viewer), expires, keys}
-	if !known.uncacheable {
-		f.requestHeads.put(known.text, &known, requestHeadOverheadBytes+len(known.text))
-	}
+	f.requestHeads.put(known.text, &known, requestHeadOverheadBytes+len(known.text))
 	return &known
+}
+
+// withoutPerRequestHeaders returns a plain head without the headers that have a different value in each request.
+func withoutPerRequestHeaders(head []byte) []byte {
+	rest := make([]byte, 0, len(head))
+	for line := range bytes.Lines(head) {
+		name, _, _ := bytes.Cut(line, []byte(":"))
+		if !slices.Contains(perRequestHeaders, strings.ToLower(string(name))) {
+			rest = append(rest, line...)
+		}
+	}
+	return rest
 }
 
 // requestHeadOverheadBytes is the approximate memory of a head in addition to its texts.

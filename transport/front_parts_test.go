@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/services"
 	"tidings/tests/eventually"
 )
 
@@ -166,5 +167,53 @@ func TestFrontRemembersBodiesThatComeAgain(t *testing.T) {
 		if _, known := f.front.parsedBodies.get([]byte(body)); known != remembered {
 			t.Errorf("%s: remembered %v", body, known)
 		}
+	}
+}
+
+// A remembered body counts with the document that it keeps. For a body that the executor answers nothing is kept, because the executor
+// reads the body again.
+func TestRememberedBodiesCountTheirDocuments(t *testing.T) {
+	f := newFrontFixture(t, false, nil)
+	sum := 0
+	for query, hot := range map[string]bool{"{ who }": true, "{ a: who }": true, "{ who hello }": false} {
+		body := queryBody(query)
+		f.sendAndReadAnswers(f.frontAddress, 1, rawRequest(body))
+		known, found := f.front.parsedBodies.get([]byte(body))
+		if !found || (known.hotAnswer != nil) != hot || (known.operation != nil) != hot || (known.documentBytes > documentOverheadBytes) != hot {
+			t.Fatalf("%s: %+v, remembered %v", query, known, found)
+		}
+		sum += len(body) + parsedBodyOverheadBytes + known.documentBytes
+	}
+	if f.front.parsedBodies.bytes != sum {
+		t.Errorf("the remembered bodies count %d bytes, want %d", f.front.parsedBodies.bytes, sum)
+	}
+}
+
+// A head with the ID of one request is not remembered, but its caller is: the token is not verified again for the next ID.
+func TestCallersAreRememberedWithoutRequestIDs(t *testing.T) {
+	f := newFrontFixture(t, false, nil)
+	withoutID := rawRequest(queryBody("{ who }"))
+	send := func(id, want string) {
+		t.Helper()
+		answer := f.sendAndReadAnswers(f.frontAddress, 1, rawRequest(queryBody("{ who }"), requestIDHeader+": "+id))[0]
+		if !strings.Contains(answer, id) || !strings.Contains(answer, want) {
+			t.Fatalf("the request %s is answered %s, want %s", id, answer, want)
+		}
+	}
+	send("id-1", "alice@")
+	rest := []byte(strings.TrimSuffix(withoutID, queryBody("{ who }")))
+	known, found := f.front.requestHeads.get(rest)
+	if !found || known.caller == nil || len(f.front.requestHeads.young) != 1 {
+		t.Fatalf("the head without its ID is remembered: %v, of %d heads", found, len(f.front.requestHeads.young))
+	}
+	viewer := known.caller.viewer
+	viewer.Key = "remembered"
+	changed, caller := *known, *known.caller
+	caller.viewer, caller.ctx = viewer, services.WithViewer(context.Background(), viewer)
+	changed.caller = &caller
+	f.front.requestHeads.put(rest, &changed, 0)
+	send("id-2", "remembered@")
+	if answer := f.sendAndReadAnswers(f.frontAddress, 1, withoutID)[0]; !strings.Contains(answer, "remembered@") || strings.Contains(answer, "id-") {
+		t.Errorf("without an ID it is answered %s", answer)
 	}
 }
