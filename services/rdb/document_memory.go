@@ -19,27 +19,31 @@ import (
 type documentMemory struct {
 	mu        sync.Mutex                              // simplelru has no lock of its own
 	users     *lru.LRU[services.UserID, keptDocument] // the document of each of the last readers
-	keptBytes int                                     // the lengths of all kept documents
+	keptBytes int                                     // the estimated memory of all kept documents
 }
 
 // keptDocument is a document with the layout, epoch and stamps under which it was read. Readers share the data that it points
 // to, which must not be changed.
 type keptDocument struct {
-	layout     *documentLayout
-	epoch      string
-	version    string // n as Redis has it
-	birthStamp string // rm as Redis has it
-	length     int    // of all values in Redis, in bytes
-	document   Document
+	layout      *documentLayout
+	epoch       string
+	version     string // n as Redis has it
+	birthStamp  string // rm as Redis has it
+	memoryBytes int    // its estimated memory
+	document    Document
 }
 
 const (
-	// maxKeptDocuments is the greatest number of kept documents. A document takes about 1.5 KB.
+	// maxKeptDocuments is the greatest number of kept documents.
 	maxKeptDocuments = 10_000
-	// maxKeptBytes bounds the lengths of all kept documents together. Parsed values take up to three times that length, so all
-	// kept documents take at most 60 MB.
-	maxKeptBytes = 20 << 20
-	// maxKeptDocumentBytes is the greatest length of a kept document, in bytes: longer ones would push out too many others. A host
+	// maxKeptBytes bounds the estimated memory of all kept documents together. Most take about 2 KB.
+	maxKeptBytes = 80 << 20
+	// The memory of a kept document: keptDocumentOverheadBytes, keptCategoryBytes for each category of notifications, whether or not it
+	// has any, and, for each byte in Redis, up to bytesPerValueByte of parsed values.
+	keptDocumentOverheadBytes = 1 << 10
+	keptCategoryBytes         = 120 // of a services.CategoryCounts
+	bytesPerValueByte         = 3
+	// maxKeptDocumentBytes is the greatest length of a kept document in Redis, in bytes: longer ones would push out too many others. A host
 	// or a huge author takes 12 bytes of a document, and a conversation that is counted when read takes 8.
 	maxKeptDocumentBytes = 32 << 10
 )
@@ -55,7 +59,7 @@ const birthStampField = "rm"
 // newDocumentMemory makes an empty memory.
 func newDocumentMemory() *documentMemory {
 	m := &documentMemory{}
-	users, err := lru.NewLRU(maxKeptDocuments, func(_ services.UserID, one keptDocument) { m.keptBytes -= one.length })
+	users, err := lru.NewLRU(maxKeptDocuments, func(_ services.UserID, one keptDocument) { m.keptBytes -= one.memoryBytes })
 	if err != nil {
 		panic("rdb: " + err.Error()) // happens only for sizes below 1
 	}
@@ -81,9 +85,9 @@ func (m *documentMemory) keptDocumentsOf(users []services.UserID, layout *docume
 func (m *documentMemory) keep(user services.UserID, one keptDocument) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.users.Remove(user) // Add would replace it without a call to the function that subtracts its length
+	m.users.Remove(user) // Add would replace it without a call to the function that subtracts its memory
 	m.users.Add(user, one)
-	for m.keptBytes += one.length; m.keptBytes > maxKeptBytes; {
+	for m.keptBytes += one.memoryBytes; m.keptBytes > maxKeptBytes; {
 		m.users.RemoveOldest()
 	}
 }
@@ -164,7 +168,8 @@ func (c *Projections) parseAndKeep(user services.UserID, layout *documentLayout,
 	version, birthStamp := strings.Clone(texts[2]), strings.Clone(texts[len(texts)-1])
 	document := layout.parseTexts(texts[:len(texts)-1], epoch)
 	if document.Ready && length <= maxKeptDocumentBytes {
-		c.memory.keep(user, keptDocument{layout, epoch, version, birthStamp, length, document})
+		memory := keptDocumentOverheadBytes + len(document.Notifications)*keptCategoryBytes + length*bytesPerValueByte
+		c.memory.keep(user, keptDocument{layout, epoch, version, birthStamp, memory, document})
 	} else {
 		c.memory.forget(user)
 	}

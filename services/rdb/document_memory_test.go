@@ -119,20 +119,23 @@ func TestLongDocumentsAreNotKept(t *testing.T) {
 			if kept := v.cachedDocumentCount() == 1; kept != keeps {
 				v.Errorf("with %d authors: kept %v", many, kept)
 			}
+			if bytes := v.projections.memory.keptBytes; keeps && bytes < keptDocumentOverheadBytes+12*many*bytesPerValueByte || !keeps && bytes != 0 {
+				v.Errorf("with %d authors: %d bytes are kept", many, bytes)
+			}
 			v.readDocumentCached("again", 1)
 		}
 	})
 }
 
-// All kept documents together have a greatest length. The documents that were used longest ago are dropped first.
+// All kept documents together take at most maxKeptBytes. The documents that were used longest ago are dropped first.
 func TestKeptDocumentsAreBoundedInBytes(t *testing.T) {
 	m, layout := newDocumentMemory(), &documentLayout{}
-	keep := func(user services.UserID, length int) { m.keep(user, keptDocument{layout: layout, length: length}) }
+	keep := func(user services.UserID, bytes int) { m.keep(user, keptDocument{layout: layout, memoryBytes: bytes}) }
 	const long = maxKeptBytes / 4
 	for user := range services.UserID(4) {
 		keep(user+1, long)
 	}
-	keep(1, long) // again: its length counts once
+	keep(1, long) // again: it counts once
 	if m.keptBytes != 4*long || m.users.Len() != 4 {
 		t.Fatalf("%d documents of %d bytes are kept, want 4 of %d", m.users.Len(), m.keptBytes, 4*long)
 	}
@@ -143,7 +146,7 @@ func TestKeptDocumentsAreBoundedInBytes(t *testing.T) {
 		}
 	}
 	m.forget(1)
-	keep(3, 10) // shorter now
+	keep(3, 10) // smaller now
 	if want := long + 11; m.keptBytes != want {
 		t.Errorf("%d bytes are kept, want %d", m.keptBytes, want)
 	}
@@ -155,7 +158,7 @@ func TestKeptDocumentsAreBoundedInBytes(t *testing.T) {
 		keep(user+1, 1)
 	}
 	if m.keptBytes != maxKeptDocuments || m.users.Len() != maxKeptDocuments {
-		t.Errorf("%d short documents of %d bytes are kept, want %d", m.users.Len(), m.keptBytes, maxKeptDocuments)
+		t.Errorf("%d small documents of %d bytes are kept, want %d", m.users.Len(), m.keptBytes, maxKeptDocuments)
 	}
 }
 
