@@ -36,6 +36,9 @@ const (
 // bareServerLabel names the bare server in the results.
 const bareServerLabel = "net/http with the same reads and bytes"
 
+// bareServerWithoutReadsLabel names, in the results, a bare server that asks Redis nothing.
+const bareServerWithoutReadsLabel = "net/http with the same bytes, without reads"
+
 // bareServerPage has the commands and the answer of the bare server for one token.
 type bareServerPage struct {
 	Commands [][]any // of Redis, each with its arguments

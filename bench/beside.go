@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"strconv"
@@ -11,8 +14,8 @@ import (
 )
 
 // This file measures the reads of bystanders: users who have no part in a rush, which is a time with very many writes. It also
-// measures their floor: the same reads beside a program that only computes, with as much processor time as the server and Redis used
-// for the rush. The reads and the program share the processors, and no server avoids this cost.
+// measures their floor: the same reads beside a program that only computes, with as much processor time as the server, Redis and this
+// program, the client, used for the rush. The reads and the program share the processors, and no server avoids this cost.
 
 // busyProcessorsLabel names, in the results, the reads beside a program that only computes.
 const busyProcessorsLabel = "beside a program that only computes as much"
@@ -20,30 +23,32 @@ const busyProcessorsLabel = "beside a program that only computes as much"
 // cpuUsage says how much processor time the server and Redis used together while some reads were answered.
 type cpuUsage struct {
 	answerCount  float64       // how many reads were answered
-	cpuTime      time.Duration // of the server and Redis together
+	cpuTime      time.Duration // of the server, Redis and the client together
 	elapsed      time.Duration // how long the reads took
 	cpuTimeKnown bool          // false if this system does not report the processor time of a process
 }
 
 // measureCPUUsage runs do, which returns how many reads were answered, and measures the processor time meanwhile.
 func (b *bench) measureCPUUsage(server *program, do func() (answers float64, err error)) (cpuUsage, error) {
-	before, beforeErr := b.serverAndRedisCPUTime(server)
+	before, beforeErr := b.sharedCPUTime(server)
 	start := time.Now()
 	answers, err := do()
 	e := cpuUsage{answerCount: answers, elapsed: time.Since(start)}
-	after, afterErr := b.serverAndRedisCPUTime(server)
+	after, afterErr := b.sharedCPUTime(server)
 	e.cpuTime, e.cpuTimeKnown = after-before, beforeErr == nil && afterErr == nil
 	return e, err
 }
 
-// serverAndRedisCPUTime returns the processor time that a server and Redis have used so far, as a sum.
-func (b *bench) serverAndRedisCPUTime(server *program) (time.Duration, error) {
-	ours, err := processorTime(server.pid())
-	if err != nil {
-		return 0, err
+// sharedCPUTime returns the processor time that a server, Redis and this program, the client, have used so far, as a sum.
+func (b *bench) sharedCPUTime(server *program) (sum time.Duration, err error) {
+	for _, pid := range []int{server.pid(), b.redisPID, os.Getpid()} {
+		used, err := processorTime(pid)
+		if err != nil {
+			return 0, err
+		}
+		sum += used
 	}
-	redis, err := processorTime(b.redisPID)
-	return ours + redis, err
+	return sum, nil
 }
 
 // processorsForOtherWork returns how many processors were busy with work other than the reads. It assumes that a read takes as much
@@ -74,7 +79,7 @@ func (b *bench) loadWithBusyProcessors(ctx context.Context, alone, during cpuUsa
 func (b *bench) measureBystanders(ctx context.Context, server *program) (sample, cpuUsage, error) {
 	var result sample
 	e, err := b.measureCPUUsage(server, func() (answers float64, err error) {
-		result, err = bystandersTarget(server).load(ctx, bystanderConnections, b.rowTurnLength())
+		result, err = b.loadBystanders(ctx, server.address, server.pid())
 		return result.ratePerSecond * b.rowTurnLength().Seconds(), err
 	})
 	return result, e, err
@@ -88,7 +93,7 @@ type bystanderResults struct{ before, during, withBusyProcessors series }
 func (r *bystanderResults) addRushRound(ctx context.Context, b *bench, server *program, before sample, rush func(context.Context) error) (cpuUsage, error) {
 	var during sample
 	e, err := b.measureCPUUsage(server, func() (answers float64, err error) {
-		during, err = b.loadDuringRush(ctx, bystandersTarget(server), rush)
+		during, err = loadDuringRush(ctx, func(ctx context.Context) (sample, error) { return b.loadBystanders(ctx, server.address, server.pid()) }, rush)
 		return during.ratePerSecond * b.rowTurnLength().Seconds(), err
 	})
 	r.before, r.during = append(r.before, before), append(r.during, during)
@@ -99,10 +104,55 @@ func (r *bystanderResults) addRushRound(ctx context.Context, b *bench, server *p
 // reads before the rush, and during is the CPU usage during the rush.
 func (r *bystanderResults) addBusyProcessorsRound(ctx context.Context, b *bench, server *program, alone, during cpuUsage) error {
 	return b.loadWithBusyProcessors(ctx, alone, during, func() error {
-		result, err := bystandersTarget(server).load(ctx, bystanderConnections, b.rowTurnLength())
+		result, err := b.loadBystanders(ctx, server.address, server.pid())
 		r.withBusyProcessors = append(r.withBusyProcessors, result)
 		return err
 	})
+}
+
+// bystandersArgument is the argument with which this program is started again as the client of the bystanders.
+const bystandersArgument = "bystanders"
+
+// bystandersSample is what the client of the bystanders prints, as JSON: the fields of a sample.
+type bystandersSample struct {
+	RatePerSecond                              float64
+	LatencyP50, LatencyP99, ClientCPUPerAnswer time.Duration
+}
+
+// loadBystanders sends the badge queries of the bystanders to a server, the process pid, for a turn, and returns a sample of the answers.
+// The client is a process of its own: in this one, answers would wait for the goroutines that make the rush.
+func (b *bench) loadBystanders(ctx context.Context, address string, pid int) (sample, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return sample{}, err
+	}
+	cpu := startCPUTimer(pid)
+	text, err := runForOutput(ctx, ".", self, bystandersArgument, address, b.rowTurnLength().String())
+	if err != nil {
+		return sample{}, err
+	}
+	var result bystandersSample
+	if err := json.Unmarshal([]byte(text), &result); err != nil {
+		return sample{}, fmt.Errorf("bystanders: %w: %s", err, text)
+	}
+	return sample{
+		ratePerSecond: result.RatePerSecond, latencyP50: result.LatencyP50, latencyP99: result.LatencyP99, clientCPUPerAnswer: result.ClientCPUPerAnswer,
+		serverCPUPerAnswer: cpu(int(result.RatePerSecond * b.rowTurnLength().Seconds())), bytesPerSocketOrEntry: nan,
+	}, nil
+}
+
+// runBystanders is the client of the bystanders: it sends their badge queries to an address for a length of time, and prints a
+// bystandersSample.
+func runBystanders(out io.Writer, address, length string) error {
+	turn, err := time.ParseDuration(length)
+	if err != nil {
+		return err
+	}
+	result, err := newLoadTarget(address, 0, everySourceQuery, tokens(bystanderKeys())).load(context.Background(), bystanderConnections, turn)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(bystandersSample{result.ratePerSecond, result.latencyP50, result.latencyP99, result.clientCPUPerAnswer})
 }
 
 // busyLoopDuration is the time for which keepProcessorsBusy keeps a processor busy before it looks again whether it is ahead.

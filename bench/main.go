@@ -73,6 +73,9 @@ func main() {
 	if len(os.Args) == 6 && os.Args[1] == socketClientArgument {
 		exit(runSocketClient(os.Args[2], os.Args[3], os.Args[4], os.Args[5]))
 	}
+	if len(os.Args) == 4 && os.Args[1] == bystandersArgument {
+		exit(runBystanders(os.Stdout, os.Args[2], os.Args[3]))
+	}
 	opts, err := parseOptions(os.Args[1:], os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return

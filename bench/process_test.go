@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 		exitChild(runBareServer(os.Args[2], os.Args[3], os.Args[4:]...))
 	case socketClientArgument:
 		exitChild(runSocketClient(os.Args[2], os.Args[3], os.Args[4], os.Args[5]))
+	case bystandersArgument:
+		exitChild(runBystanders(os.Stdout, os.Args[2], os.Args[3]))
+		os.Exit(0)
 	}
 }
 

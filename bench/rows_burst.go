@@ -76,22 +76,22 @@ func (b *bench) runBurstRounds(ctx context.Context, _ installation, server *prog
 			return err
 		}
 		events := burstEvents(size, people, posts, round)
-		start := time.Now()
-		var in, all time.Duration
+		start, cpu := time.Now(), startCPUTimer(server.pid())
+		var in, all, inCPU, allCPU time.Duration
 		during, err := measurePushLatencies(ctx, followers, publishAsBurstAuthor(server.api), func() error {
 			err := sendBurst(ctx, server.api, events)
-			in = time.Since(start)
+			in, inCPU = time.Since(start), cpu(size)
 			return err
 		})
 		if err == nil {
 			err = server.api.waitForJobs(ctx)
-			all = time.Since(start)
+			all, allCPU = time.Since(start), cpu(size)
 		}
 		if err != nil {
 			return err
 		}
 		idle, behind = append(idle, newSample(quiet, sum(quiet))), append(behind, newSample(during, sum(during)))
-		taken, done = append(taken, newRateSample(size, in)), append(done, newRateSample(size, all))
+		taken, done = append(taken, newRateSample(size, in).withServerCPU(inCPU)), append(done, newRateSample(size, all).withServerCPU(allCPU))
 	}
 	what := "a follower's push behind a burst of " + formatThousands(int64(size)) + " events"
 	b.report.resultLines = append(b.report.resultLines, resultLine{

@@ -61,7 +61,7 @@ func (b *bench) measureMultiNodeSockets(ctx context.Context) (err error) {
 
 // runMultiNodeRounds opens the sockets of the row, measures its rounds, closes the sockets, and adds the results to the report.
 func (b *bench) runMultiNodeRounds(ctx context.Context, nodes []*program) error {
-	each := b.sizes.multiNodeSockets / len(nodes)
+	each := (b.sizes.multiNodeSockets + len(nodes) - 1) / len(nodes) // at least as many as wanted
 	if most := int(maxOpenFiles()) - 500; each > most {
 		each = most
 		b.report.notes = append(b.report.notes, fmt.Sprintf("Only %d sockets at each node of the crowd: a process may open no more files here.", most))
@@ -110,9 +110,9 @@ func (b *bench) runMultiNodeRounds(ctx context.Context, nodes []*program) error 
 	var arrived series
 	for round := range b.socketRounds {
 		b.printProgress("crowd: announcement %d of %d", round+1, b.socketRounds)
-		result, err := measureAnnouncementPush(ctx, nodes[0].api, crowds, round)
+		result, err := measureAnnouncementPush(ctx, nodes, crowds, round)
 		for try := 1; errors.Is(err, errEarlyEvent) && try < maxBroadcastTries; try++ {
-			result, err = measureAnnouncementPush(ctx, nodes[0].api, crowds, round)
+			result, err = measureAnnouncementPush(ctx, nodes, crowds, round)
 		}
 		if err != nil {
 			return err
@@ -128,8 +128,9 @@ func (b *bench) runMultiNodeRounds(ctx context.Context, nodes []*program) error 
 	return nil
 }
 
-// measureAnnouncementPush publishes an announcement, and returns how long each socket waited for it from the mutation on.
-func measureAnnouncementPush(ctx context.Context, a *apiClient, crowds []socketClientProcess, round int) (sample, error) {
+// measureAnnouncementPush publishes an announcement at the first node, and returns how long each socket of all nodes waited for it from
+// the mutation on, and the nodes' processor time for each socket.
+func measureAnnouncementPush(ctx context.Context, nodes []*program, crowds []socketClientProcess, round int) (sample, error) {
 	if err := pause(ctx, pauseBeforeBroadcast); err != nil {
 		return sample{}, err
 	}
@@ -138,8 +139,12 @@ func measureAnnouncementPush(ctx context.Context, a *apiClient, crowds []socketC
 			return sample{}, err
 		}
 	}
+	timers := make([]func(n int) time.Duration, len(nodes))
+	for i, node := range nodes {
+		timers[i] = startCPUTimer(node.pid())
+	}
 	start := time.Now()
-	if err := a.publishToAll(ctx, announcementKind, round); err != nil {
+	if err := nodes[0].api.publishToAll(ctx, announcementKind, round); err != nil {
 		return sample{}, err
 	}
 	var late []time.Duration
@@ -152,11 +157,15 @@ func measureAnnouncementPush(ctx context.Context, a *apiClient, crowds []socketC
 			late = append(late, time.Duration(at-start.UnixNano()))
 		}
 	}
+	var cpu time.Duration
+	for _, each := range timers {
+		cpu += each(len(late))
+	}
 	slices.Sort(late)
 	if late[0] < 0 { // an event that the announcement did not cause came before the mutation
 		return sample{}, errEarlyEvent
 	}
-	return newSample(late, late[len(late)-1]), nil
+	return newSample(late, late[len(late)-1]).withServerCPU(cpu), nil
 }
 
 // readTotalNodeUsage reads the goroutines and the memory of the nodes, after the wait b.waitBeforeMemoryRead.
@@ -231,7 +240,7 @@ func (b *bench) reportMultiNodeSockets(people int, arrived series, before, open,
 	perSocket := float64(open.memoryBytes-before.memoryBytes) / float64(people) / 1024
 	b.report.resultLines = append(b.report.resultLines,
 		resultLine{measurement: name + ": memory each", reference: "-", ourFigure: megabytes(open.memoryBytes), referenceFigure: "before: " + megabytes(before.memoryBytes), value: perSocket, unit: "KB", goal: atMost(9, "<= 9 KB")},
-		resultLine{measurement: name + ": an announcement, from the mutation to all of them: p99", reference: "-", ourFigure: formatRate(arrived) + ", p50 " + formatMilliseconds(arrived.medianLatencyP50()), value: float64(arrived.medianLatencyP99()) / float64(time.Millisecond), unit: "ms"},
+		resultLine{measurement: name + ": an announcement, from the mutation to all of them: p99", reference: "-", ourFigure: formatRateAndCPU(arrived) + ", p50 " + formatMilliseconds(arrived.medianLatencyP50()), value: float64(arrived.medianLatencyP99()) / float64(time.Millisecond), unit: "ms"},
 		resultLine{
 			measurement: name + ": goroutines after all have closed", reference: "before they opened", ourFigure: fmt.Sprint(after.goroutines), referenceFigure: fmt.Sprint(before.goroutines),
 			value: ratio(float64(after.goroutines), float64(before.goroutines)), unit: "x", goal: atMost(1.05, "back to the start (<= 1.05 x)"),

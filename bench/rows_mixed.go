@@ -44,13 +44,20 @@ func (b *bench) runMixedRounds(ctx context.Context, _ installation, server *prog
 		}
 		mix := func(into []series, kind func(n int) int) func() (float64, error) {
 			return func() (reads float64, err error) {
+				cpu := startCPUTimer(server.pid())
 				results, err := b.loadMixed(ctx, server.address, readers, round, kind)
+				answers := 0.0
 				for kind, result := range results {
-					if kind != mixedPublishKind {
-						reads += result.ratePerSecond * b.rowTurnLength().Seconds()
+					count := result.ratePerSecond * b.rowTurnLength().Seconds()
+					if answers += count; kind != mixedPublishKind {
+						reads += count
 					}
+				}
+				// The time of one answer is that of all work, divided by all answers.
+				each := cpu(int(answers))
+				for kind, result := range results {
 					if round > 0 {
-						into[kind] = append(into[kind], result)
+						into[kind] = append(into[kind], result.withServerCPU(each))
 					}
 				}
 				return reads, err
@@ -82,7 +89,7 @@ func (b *bench) runMixedRounds(ctx context.Context, _ installation, server *prog
 		b.report.detailLines = append(b.report.detailLines, detailLine{measurement: what, label: name + ", without a post", results: alone[kind]},
 			detailLine{measurement: what, label: name + ", without a post, " + busyProcessorsLabel, results: computing[kind]})
 		b.report.resultLines = append(b.report.resultLines, resultLine{
-			measurement: what + ": p99 of the " + name, reference: "without a post: " + formatMilliseconds(alone[kind].medianLatencyP99()), ourFigure: formatRate(values[kind]) + ", p50 " + formatMilliseconds(values[kind].medianLatencyP50()),
+			measurement: what + ": p99 of the " + name, reference: "without a post: " + formatMilliseconds(alone[kind].medianLatencyP99()), ourFigure: formatRateAndCPU(values[kind]) + ", p50 " + formatMilliseconds(values[kind].medianLatencyP50()),
 			value: float64(values[kind].medianLatencyP99()) / float64(time.Millisecond), unit: "ms", goal: atMost(10, "<= 10 ms"),
 		})
 		if floor := computing[kind]; len(floor) > 0 {

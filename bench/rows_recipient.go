@@ -58,14 +58,9 @@ func seedBystanders(ctx context.Context, a *apiClient) error {
 	return a.waitForJobs(ctx)
 }
 
-// bystandersTarget returns the target that queries the badges of the bystanders, the users who have no part in a rush.
-func bystandersTarget(p *program) loadTarget {
-	return newLoadTarget(p.address, p.pid(), everySourceQuery, tokens(bystanderKeys()))
-}
-
 // bystandersLines returns lines of the report that compare the times of the bystanders' badge query during a rush with those before it:
-// the median, the 99th percentile, and the mean, which in a closed loop is the inverse of the rate and includes every stall. The
-// percentile and the mean are also compared with the floor.
+// the median, the 99th percentile, and the mean, which in a closed loop is the inverse of the rate and includes every stall. All three are
+// also compared with the floor.
 func bystandersLines(what string, r bystanderResults) []resultLine {
 	what += ": others' badge query, "
 	p99, p99Before := r.during.medianLatencyP99(), r.before.medianLatencyP99()
@@ -77,7 +72,7 @@ func bystandersLines(what string, r bystanderResults) []resultLine {
 			measurement: what + "p99", reference: "itself, before", ourFigure: formatMilliseconds(p99), referenceFigure: formatMilliseconds(p99Before),
 			value: ratio(float64(p99), float64(p99Before)), unit: "x the time", goal: atMost(1.5, "<= 1.5 x the time"),
 		}, {
-			measurement: what + "mean", reference: "itself, before", ourFigure: formatRate(r.during), referenceFigure: formatRate(r.before),
+			measurement: what + "mean", reference: "itself, before", ourFigure: formatRateAndCPU(r.during), referenceFigure: formatRateAndCPU(r.before),
 			value: ratio(r.before.medianRate(), r.during.medianRate()), unit: "x the time", goal: atMost(2, "<= 2 x the time"),
 		},
 	}
@@ -85,21 +80,24 @@ func bystandersLines(what string, r bystanderResults) []resultLine {
 		return lines
 	}
 	return append(lines, resultLine{
+		measurement: what + "median", reference: busyProcessorsLabel, ourFigure: formatMilliseconds(r.during.medianLatencyP50()), referenceFigure: formatMilliseconds(r.withBusyProcessors.medianLatencyP50()),
+		value: ratio(float64(r.during.medianLatencyP50()), float64(r.withBusyProcessors.medianLatencyP50())), unit: "x the time",
+	}, resultLine{
 		measurement: what + "p99", reference: busyProcessorsLabel, ourFigure: formatMilliseconds(p99), referenceFigure: formatMilliseconds(r.withBusyProcessors.medianLatencyP99()),
 		value: ratio(float64(p99), float64(r.withBusyProcessors.medianLatencyP99())), unit: "x the time",
 	}, resultLine{
-		measurement: what + "mean", reference: busyProcessorsLabel, ourFigure: formatRate(r.during), referenceFigure: formatRate(r.withBusyProcessors),
+		measurement: what + "mean", reference: busyProcessorsLabel, ourFigure: formatRateAndCPU(r.during), referenceFigure: formatRateAndCPU(r.withBusyProcessors),
 		value: ratio(r.withBusyProcessors.medianRate(), r.during.medianRate()), unit: "x the time",
 	})
 }
 
-// loadDuringRush sends a target requests while the function rush runs, and then ends the context of rush.
-func (b *bench) loadDuringRush(ctx context.Context, t loadTarget, rush func(context.Context) error) (sample, error) {
+// loadDuringRush calls load while the function rush runs, and then ends the context of rush.
+func loadDuringRush(ctx context.Context, load func(context.Context) (sample, error), rush func(context.Context) error) (sample, error) {
 	rushing, end := context.WithCancel(ctx)
 	defer end()
 	done := make(chan error, 1)
 	go func() { done <- rush(rushing) }()
-	result, err := t.load(ctx, bystanderConnections, b.rowTurnLength())
+	result, err := load(ctx)
 	end()
 	return result, errors.Join(err, <-done)
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -98,23 +100,36 @@ func TestBystanders(t *testing.T) {
 	}
 	lines := bystandersLines("rush", bystanderResults{
 		before: series{{ratePerSecond: 900, latencyP50: 2 * time.Millisecond, latencyP99: 10 * time.Millisecond}},
-		during: series{{ratePerSecond: 300, latencyP50: 3 * time.Millisecond, latencyP99: 16 * time.Millisecond}}, withBusyProcessors: series{{ratePerSecond: 600, latencyP99: 8 * time.Millisecond}},
+		during: series{{ratePerSecond: 300, latencyP50: 3 * time.Millisecond, latencyP99: 16 * time.Millisecond}}, withBusyProcessors: series{{ratePerSecond: 600, latencyP50: 2 * time.Millisecond, latencyP99: 8 * time.Millisecond}},
 	})
 	for i, want := range []struct {
 		value   float64
 		verdict string
-	}{{1.5, "yes"}, {1.6, "no"}, {3, "no"}, {2, ""}, {2, ""}} {
+	}{{1.5, "yes"}, {1.6, "no"}, {3, "no"}, {1.5, ""}, {2, ""}, {2, ""}} {
 		if l := lines[i]; l.value != want.value || l.goal.verdict(l.value) != want.verdict {
 			t.Errorf("%+v, want %+v", l, want)
 		}
 	}
 }
 
-func TestLoadDuringRushEndsTheRush(t *testing.T) {
-	target := loadTarget{address: "127.0.0.1:1"} // no server listens there
-	ended := false
+// The bystanders' client is a process of its own. It reports what was answered, and why nothing was.
+func TestBystandersLoadFromAnotherProcess(t *testing.T) {
+	t.Setenv(childModeVariable, bystandersArgument)
 	b := &bench{options: options{turnSeconds: 0.1}}
-	_, err := b.loadDuringRush(t.Context(), target, func(ctx context.Context) error {
+	a := startStubAPI(t, newEventCountingServer(`{"data":{"viewer":{}}}`).answer)
+	address := strings.TrimSuffix(strings.TrimPrefix(a.url, "http://"), "/graphql")
+	result, err := b.loadBystanders(t.Context(), address, os.Getpid())
+	if err != nil || !(result.ratePerSecond > 0) || result.latencyP50 <= 0 || result.latencyP99 < result.latencyP50 {
+		t.Errorf("%+v, %v", result, err)
+	}
+	if _, err := b.loadBystanders(t.Context(), "127.0.0.1:1", os.Getpid()); err == nil { // no server listens there
+		t.Error("a server that is not there answers")
+	}
+}
+
+func TestLoadDuringRushEndsTheRush(t *testing.T) {
+	ended := false
+	_, err := loadDuringRush(t.Context(), func(context.Context) (sample, error) { return sample{}, errors.New("no server") }, func(ctx context.Context) error {
 		<-ctx.Done()
 		ended = true
 		return nil

@@ -179,7 +179,10 @@ func (b *bench) measureHookTurn(ctx context.Context, h *hookServer, query string
 		return sample{}, err
 	}
 	before := h.receivedEvents.Load()
-	result, err := b.loadDuringRush(ctx, newLoadTarget(h.address, h.pid(), query, tokens(readerKeysFollowing(followCounts[0], h.readerCount))), h.publishPosts)
+	target := newLoadTarget(h.address, h.pid(), query, tokens(readerKeysFollowing(followCounts[0], h.readerCount)))
+	result, err := loadDuringRush(ctx, func(ctx context.Context) (sample, error) {
+		return target.load(ctx, bystanderConnections, b.rowTurnLength())
+	}, h.publishPosts)
 	for end := time.Now().Add(answerTimeout); err == nil && h.withOrWithoutWebhook == "with" && h.receivedEvents.Load() == before; {
 		// After a short turn a count may be what it was before the feed was seen: then no event is sent. Another post changes the
 		// count.
