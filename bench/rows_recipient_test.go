@@ -116,7 +116,7 @@ func TestBystanders(t *testing.T) {
 func TestBystandersLoadFromAnotherProcess(t *testing.T) {
 	t.Setenv(childModeVariable, bystandersArgument)
 	b := &bench{options: options{turnSeconds: 0.1}}
-	a := startStubAPI(t, newEventCountingServer(`{"data":{"viewer":{}}}`).answer)
+	a := startStubAPI(t, func(receivedRequest) string { return `{"data":{"viewer":{}}}` })
 	address := strings.TrimSuffix(strings.TrimPrefix(a.url, "http://"), "/graphql")
 	result, err := b.loadBystanders(t.Context(), address, os.Getpid())
 	if err != nil || !(result.ratePerSecond > 0) || result.latencyP50 <= 0 || result.latencyP99 < result.latencyP50 {
