@@ -3,7 +3,6 @@ package live
 import (
 	"context"
 	"embed"
-	"slices"
 	"strings"
 
 	"tidings/services"
@@ -18,7 +17,6 @@ const (
 	placeLength   = endTimeLength + services.PostIDLetters // letters of that time and the show's ID, as placeText prints them
 	replayLength  = placeLength + 5                        // letters of a whole member
 
-	builtListMark   = '!'                                // before the floor, in the first member of a list that is not being built
 	endTimeAlphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // the letters of IDs
 	maxEndTime      = 1<<(5*endTimeLength) - 1           // the latest end that endTimeLength letters can hold
 )
@@ -29,10 +27,10 @@ var luaFiles embed.FS
 var (
 	scripts = redis.ScriptFiles{FS: luaFiles}
 
-	replaysBegin = scripts.Load("replays_begin", replaysLib) // begins a rebuild of a list of replays
-	replaysMerge = scripts.Load("replays_merge", replaysLib) // merges replays into a list
-	replaysTrim  = scripts.Load("replays_trim", replaysLib)  // trims a list to FeedRetention entries
-	sessionTouch = scripts.Load("session_touch")             // extends a session and gives it its slot
+	replaysBegin = scripts.Load("replays_begin", redis.CappedListPart, replaysLib) // begins a rebuild of a list of replays
+	replaysMerge = scripts.Load("replays_merge", redis.CappedListPart, replaysLib) // merges replays into a list
+	replaysTrim  = scripts.Load("replays_trim", redis.CappedListPart, replaysLib)  // trims a list to FeedRetention entries
+	sessionTouch = scripts.Load("session_touch")                                   // extends a session and gives it its slot
 
 	// replaysList is the newest replays of the hosts that the user follows: ZSET, all scores 0, with one mark and at most
 	// FeedRetention + 32 members of 27 bytes, each the position and the host of a replay (replayText). A read of the user's board makes
@@ -91,6 +89,16 @@ func parseReplayPlace(text string) (place ShowPlace, ok bool) {
 	id, err := services.ParsePostID(text[endTimeLength:])
 	place.ID, place.Replay = id, place.Score > 0 || id > 0
 	return place, err == nil
+}
+
+// parseListFloor reads the floor of a list from its members, of which it looks at the first; ok is false if the list is missing or is
+// being built.
+func parseListFloor(members []string) (floor ShowPlace, ok bool) {
+	text, ok := rdb.ListFloor(members)
+	if !ok {
+		return floor, false
+	}
+	return parseReplayPlace(text)
 }
 
 // parseReplay reads a member; ok is false for the mark and for anything else that is not an entry.
@@ -152,18 +160,9 @@ type redisReplays struct {
 
 // parseReplays parses all members of a list; without its mark there is no list.
 func parseReplays(members []string) (held redisReplays) {
-	if len(members) == 0 || members[0] == "" || members[0][0] != builtListMark {
+	if held.floor, held.listReady = parseListFloor(members); !held.listReady {
 		return held
 	}
-	if held.floor, held.listReady = parseReplayPlace(members[0][1:]); !held.listReady {
-		return held
-	}
-	for _, member := range slices.Backward(members[1:]) {
-		if entry, ok := parseReplay(member); ok {
-			held.entries = append(held.entries, entry)
-		} else {
-			held.invalidMembers++
-		}
-	}
+	held.entries, held.invalidMembers = rdb.ParseListEntries(members, parseReplay)
 	return held
 }

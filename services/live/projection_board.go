@@ -58,8 +58,8 @@ func (p projection) readBoard(ctx context.Context, query boardQuery) (redisBoard
 		case 1:
 			read.Lease = p.parseLease(texts[0])
 		case 2:
-			if read.Ready && len(texts) > 0 && texts[0] != "" && texts[0][0] == builtListMark {
-				read.Floor, read.ListReady = parseReplayPlace(texts[0][1:])
+			if read.Ready {
+				read.Floor, read.ListReady = parseListFloor(texts)
 			}
 		case 3:
 			if read.ListReady && len(texts) == 1 {

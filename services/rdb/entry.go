@@ -15,9 +15,8 @@ const (
 
 	// The flag is last, so that the two possible entries of one post, which differ only in it, are neighbours: a script finds
 	// one from the other.
-	flagCounts          = '+'
-	flagNotCounted      = '-' // listed, but not counted: the reader's own posts, and posts merged in from before the follow
-	inboxSentinelPrefix = '!' // sorts before every ID; the floor (the newest entry ever trimmed) follows it
+	flagCounts     = '+'
+	flagNotCounted = '-' // listed, but not counted: the reader's own posts, and posts merged in from before the follow
 	// 85 is the least base in which 5 letters hold 32 bits.
 	authorLettersBase = 85
 	firstAuthorLetter = '!' // '!' to 'u'

@@ -53,7 +53,7 @@ func TestEntriesSortAsTheirIDsDo(t *testing.T) {
 		if entryText(services.FeedEntry{Post: lower, Author: math.MaxUint32}) >= border || entryText(services.FeedEntry{Post: upper}) <= border {
 			t.Fatalf("%q does not part %d from %d", border, lower, upper)
 		}
-		if string(inboxSentinelPrefix)+upper.String() >= entryText(services.FeedEntry{}) {
+		if string(floorMark)+upper.String() >= entryText(services.FeedEntry{}) {
 			t.Fatalf("the sentinel of %d is not before every entry", upper)
 		}
 	})

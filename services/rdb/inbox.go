@@ -218,12 +218,13 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 // parseInboxState reads the document's fields that the inbox needs, and the inbox's sentinel, the member with the floor. The page is
 // not ready when either is missing, broken or of another epoch.
 func parseInboxState(fields, first []string, epoch string) (page InboxPage) {
-	if fields[0] != "1" || fields[1] != epoch || len(first) == 0 || first[0] == "" || first[0][0] != inboxSentinelPrefix {
+	floor, ok := ListFloor(first)
+	if fields[0] != "1" || fields[1] != epoch || !ok {
 		return page
 	}
 	pulled, seen := fields[2], fields[3]
 	p := &documentParser{failed: pulled == redis.AbsentField || seen == redis.AbsentField}
-	page.PulledAuthors, page.SeenUpTo, page.NewestTrimmed = p.unpackAuthors(PulledAuthorsField, pulled), p.position(seen), p.position(first[0][1:])
+	page.PulledAuthors, page.SeenUpTo, page.NewestTrimmed = p.unpackAuthors(PulledAuthorsField, pulled), p.position(seen), p.position(floor)
 	// A day that is absent or unreadable becomes day 0, so that the user is treated as one who returns.
 	page.LastActiveDay, _ = strconv.ParseInt(fields[4], 10, 64)
 	page.Ready, page.OlderPostsCut = !p.failed, page.NewestTrimmed > 0

@@ -15,7 +15,7 @@ import (
 // author's entries when the author is unfollowed. The cleaner cuts it to the listed length.
 type FeatureList struct {
 	KeyPart      string        // the part of its key after the user, see redis.UserKey: a small letter
-	Lua          string        // Lua source that defines DropFunction; it is inserted into inbox_drop.lua
+	Lua          string        // Lua source that defines DropFunction; it is inserted into inbox_drop.lua, after redis.CappedListPart
 	DropFunction string        // the Lua function that removes an author: its arguments are the key and the author, see AuthorLetters
 	Trim         *redis.Script // cuts KEYS[1], and returns how many entries it cut
 }
@@ -36,6 +36,30 @@ func RegisterList(list FeatureList) FeatureList {
 	text, drops, _ := strings.Cut(dropFromInboxScript.Source, dropsEndMarker)
 	*dropFromInboxScript = *redis.NewScript(dropFromInboxScript.Name, fmt.Sprintf("%s%s\ndrops[#drops + 1] = %s\n%s%s", text, list.Lua, list.DropFunction, dropsEndMarker, drops))
 	return list
+}
+
+// floorMark stands before the floor in the first member of an inbox or of a registered list. It sorts before every entry.
+const floorMark = '!'
+
+// ListFloor returns the floor of an inbox or of a registered list, as the first of its members has it: the position of the newest entry
+// that the list has lost or never had. ok is false if the first member is something else: the list is missing, broken or being built.
+func ListFloor(members []string) (floor string, ok bool) {
+	if len(members) == 0 || members[0] == "" || members[0][0] != floorMark {
+		return "", false
+	}
+	return members[0][1:], true
+}
+
+// ParseListEntries parses the members after the first, and returns them newest first. strays is how many of them are no entries.
+func ParseListEntries[E any](members []string, parse func(member string) (entry E, ok bool)) (entries []E, strays int) {
+	for _, member := range slices.Backward(members[1:]) {
+		if entry, ok := parse(member); ok {
+			entries = append(entries, entry)
+		} else {
+			strays++
+		}
+	}
+	return entries, strays
 }
 
 // dropsEndMarker marks the place in inbox_drop.lua before which the registered lists' functions are inserted.

@@ -126,21 +126,13 @@ func (l *documentLayout) snapshot(commands []redis.Cmder, epoch string) (snapsho
 // parseInbox parses the members and reports whether the sentinel is there. The members come oldest first; Entries are newest
 // first.
 func (s *UserSnapshot) parseInbox(members []string) bool {
-	if len(members) == 0 || members[0] == "" || members[0][0] != inboxSentinelPrefix {
-		return false
-	}
-	floor, err := services.ParsePostID(members[0][1:])
-	if err != nil {
+	text, ok := ListFloor(members)
+	floor, err := services.ParsePostID(text)
+	if !ok || err != nil {
 		return false
 	}
 	s.NewestTrimmed = floor
-	for _, member := range slices.Backward(members[1:]) {
-		if entry, ok := parseEntry(member); ok {
-			s.Entries = append(s.Entries, entry)
-		} else {
-			s.StrayMembers++
-		}
-	}
+	s.Entries, s.StrayMembers = ParseListEntries(members, parseEntry)
 	return true
 }
 

@@ -38,11 +38,11 @@ var luaFiles embed.FS
 var (
 	scripts = redis.ScriptFiles{FS: luaFiles}
 
-	viewBegin  = scripts.Load("view_begin")              // begins the rebuild of a view
-	viewMerge  = scripts.Load("view_merge", "lib_views") // ends the rebuild of a view
-	viewAdd    = scripts.Load("view_add", "lib_views")   // adds an item to a view
-	viewRemove = scripts.Load("view_remove")             // removes an item from a view
-	viewStamp  = scripts.Load("view_stamp")              // takes a stamp for a view
+	viewBegin  = scripts.Load("view_begin")                                     // begins the rebuild of a view
+	viewMerge  = scripts.Load("view_merge", redis.CappedListPart, "lib_views")  // ends the rebuild of a view
+	viewAdd    = scripts.Load("view_add", redis.CappedListPart, "lib_views")    // adds an item to a view
+	viewRemove = scripts.Load("view_remove", redis.CappedListPart, "lib_views") // removes an item from a view
+	viewStamp  = scripts.Load("view_stamp")                                     // takes a stamp for a view
 
 	// viewKeys are views: ZSETs, item -> microseconds, the three members above and items of up to 65 characters: trimThreshold at most, more
 	// during a rebuild.

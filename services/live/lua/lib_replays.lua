@@ -1,8 +1,8 @@
--- Helpers for a reader's list of replays; they stand after lib.lua and before the scripts that change it, and before the document's
--- inbox_drop.lua, see rdb.RegisterList. It is a ZSET with all scores 0. A member is a replay: its position, which is when it ended (9
--- letters, ms) and its show (13), and its host (5). The first member is the mark and the floor. The floor is the position of the newest
--- replay that the list has lost or never had. The mark is '#' while the list is being built, then '!'.
-local NOWHERE, KEEP, SLACK = ('0'):rep(22), 300, 16
+-- Helpers for a reader's list of replays; they stand after lib_capped_list.lua and before the scripts that change it, and before the
+-- document's inbox_drop.lua, see rdb.RegisterList. It is a capped list with all scores 0. A member is a replay: its position, which is
+-- when it ended (9 letters, ms) and its show (13), and its host (5). The letter before the floor is '#' while the list is being built,
+-- then '!'.
+local NOWHERE, KEEP = ('0'):rep(22), 300
 
 -- The list's mark and floor, nil if there is no list.
 local function listed(r)
@@ -11,18 +11,10 @@ local function listed(r)
   return { mark = first:sub(1, 1), floor = first:sub(2) }
 end
 
--- Gives the list another mark or floor. The new mark is written before entries below it are removed: an empty key would be
--- deleted and lose its expiry.
-local function remark(r, l, mark, floor)
-  redis.call('ZADD', r, 0, mark .. floor)
-  if mark .. floor ~= l.mark .. l.floor then redis.call('ZREM', r, l.mark .. l.floor) end
-  if floor > l.floor then redis.call('ZREMRANGEBYLEX', r, '[0', '[' .. floor .. '~') end
-  l.mark, l.floor = mark, floor
-end
-
--- Cuts that many of the oldest entries: the newest of them becomes the floor.
-local function cutReplays(r, l, many)
-  if many > 0 then remark(r, l, l.mark, redis.call('ZRANGE', r, many, many)[1]:sub(1, 22)) end
+-- Cuts the list as trimList does, and returns how many entries it cut.
+local function trimReplays(r, l, slack)
+  local _, cut = trimList(r, 1, l.mark, l.floor, KEEP, slack)
+  return cut and #cut or 0
 end
 
 -- Removes a host's replays. If the list then has room for older replays, its next reader rebuilds it.

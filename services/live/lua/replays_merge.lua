@@ -11,10 +11,14 @@ for k = 4, #ARGV do
   if ARGV[k]:sub(1, 22) > l.floor then added = added + redis.call('ZADD', KEYS[2], 0, ARGV[k]) end
 end
 if ARGV[2] == '1' then
-  remark(KEYS[2], l, '!', ARGV[3] > l.floor and ARGV[3] or l.floor)
+  -- The new mark is written before entries below it are removed: an empty key would be deleted and lose its expiry.
+  local old, floor = l.mark .. l.floor, ARGV[3] > l.floor and ARGV[3] or l.floor
+  redis.call('ZADD', KEYS[2], 0, '!' .. floor)
+  if old ~= '!' .. floor then redis.call('ZREM', KEYS[2], old) end
+  if floor > l.floor then redis.call('ZREMRANGEBYLEX', KEYS[2], '[0', '[' .. floor .. '~') end
+  l.mark, l.floor = '!', floor
 elseif added == 0 then
   return { 2 }
 end
-local over = redis.call('ZCARD', KEYS[2]) - 1 - KEEP - 2 * SLACK
-if over > 0 then cutReplays(KEYS[2], l, over + SLACK) end
+trimReplays(KEYS[2], l, SLACK)
 return { 1, '0', 0 }

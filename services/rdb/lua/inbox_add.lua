@@ -20,6 +20,6 @@ else
   if redis.call('ZADD', KEYS[2], 0, entry) == 0 then return { 2 } end
   if not counts and id > d.fq then d.fq = id end
   -- The common case, a new post above the mark: the count moves by one, without a look at the other entries.
-  if not trim(KEYS[2], d) and counts and id > mark(d) then return counted(KEYS[1], KEYS[3], d) end
+  if not trim(KEYS[2], d, SLACK) and counts and id > mark(d) then return counted(KEYS[1], KEYS[3], d) end
 end
 return save(KEYS[1], KEYS[2], KEYS[3], d)

@@ -20,5 +20,5 @@ local doubt = ARGV[2] == '2' and d.ft > mark(d)
 -- changed and a node has counted by the former one. Both need a new version.
 local moved = d.beyond or ARGV[2] ~= '0' and countedInSQL(KEYS[1], d)
 if added == 0 and d.ft == ft and not moved and not doubt then return unchanged(KEYS[2], d) end
-trim(KEYS[2], d)
+trim(KEYS[2], d, SLACK)
 return save(KEYS[1], KEYS[2], KEYS[3], d, doubt)

@@ -1,6 +1,6 @@
 -- Helpers that stand after the engine's lib.lua and before every script that changes the feed's half of the document. A document
 -- d is the table that open() answers; save() writes it back.
-local ZERO, KEEP, SLACK = '0000000000000', 300, 16
+local ZERO, KEEP = '0000000000000', 300
 
 -- The document stores the ID before all others as '0', so that a user without posts needs little memory.
 local function long(id) return id == '0' and ZERO or id end

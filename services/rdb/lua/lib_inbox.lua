@@ -42,18 +42,11 @@ local function fill(i, set, d, first)
   redis.call('DEL', set)
 end
 
--- Cuts that many of the oldest entries. The newest ID cut becomes the floor, the newest counting one ft.
-local function cut(i, d, many)
-  local gone = redis.call('ZRANGE', i, 1, many) -- rank 0 is the sentinel: it goes too, and comes back with the new floor
-  for _, e in ipairs(gone) do if e:sub(19) == '+' and e:sub(1, 13) > d.ft then d.ft = e:sub(1, 13) end end
-  d.floor = gone[#gone]:sub(1, 13)
-  redis.call('ZREMRANGEBYRANK', i, 0, #gone)
-  redis.call('ZADD', i, 0, '!' .. d.floor)
-end
-
--- Cuts the inbox when it is over KEEP + 2 * SLACK, down to KEEP + SLACK, so that many adds need one cut; reports whether it did.
-local function trim(i, d)
-  local over = redis.call('ZCARD', i) - 1 - KEEP - 2 * SLACK
-  if over > 0 then cut(i, d, over + SLACK) end
-  return over > 0
+-- Cuts the inbox as trimList does, and returns how many entries it cut, nil if none. The newest counting one becomes ft.
+local function trim(i, d, slack)
+  local floor, cut = trimList(i, 1, '!', d.floor, KEEP, slack)
+  if not floor then return nil end
+  d.floor = floor
+  for _, e in ipairs(cut) do if e:sub(19) == '+' and e:sub(1, 13) > d.ft then d.ft = e:sub(1, 13) end end
+  return #cut
 end

@@ -26,7 +26,7 @@ if ARGV[3] > d.floor then
   d.floor = ARGV[3]
 end
 if ARGV[4] > d.ft then d.ft = ARGV[4] end
-trim(KEYS[2], d)
+trim(KEYS[2], d, SLACK)
 -- Only now does a reader trust the document.
 d.st = '1'
 redis.call('HDEL', KEYS[1], 'bp')

@@ -1,13 +1,12 @@
--- Helpers for views; they stand after the engine's lib.lua and before the scripts that add to one.
-local SLACK = 16
+-- Helpers for views; they stand after lib_capped_list.lua and before the scripts that add or remove items. A view is a capped list in
+-- the order of its scores, see view_begin.lua.
+local MARKS = 3 -- '!r', '!e' and '!f'
 
--- Cuts a view when it holds over KEEP + 2 * SLACK items, down to KEEP + SLACK; the time of the newest item cut becomes the
--- floor.
-local function viewTrim(v, keep)
-  local over = redis.call('ZCARD', v) - 3 - keep - 2 * SLACK
-  if over <= 0 then return end
-  local last = over + SLACK + 2 -- the three marks come first
-  local floor = redis.call('ZRANGE', v, last, last, 'WITHSCORES')[2]
-  redis.call('ZREMRANGEBYRANK', v, 3, last)
-  redis.call('ZADD', v, string.format('%.0f', -1 - tonumber(floor)), '!f')
+-- The floor of a view: the time of the newest item that it has lost or never had, -1 without one; nil while the view is being built.
+local function viewFloor(v)
+  local score = redis.call('ZSCORE', v, '!f')
+  return score and -1 - tonumber(score) or nil
 end
+
+-- Cuts a view that holds too many items.
+local function trimView(v, floor, keep) trimList(v, MARKS, '!f', floor, tonumber(keep), SLACK) end

@@ -7,8 +7,8 @@ local rm = tonumber(redis.call('ZSCORE', KEYS[1], '!r') or nil)
 if not rm then return { 0 } end
 if tonumber(ARGV[1]) <= -rm then return { 3 } end
 redis.call('EXPIRE', KEYS[1], ARGV[5])
-local floor = redis.call('ZSCORE', KEYS[1], '!f')
-if floor and tonumber(ARGV[3]) <= -1 - tonumber(floor) then return { 2 } end
+local floor = viewFloor(KEYS[1])
+if floor and tonumber(ARGV[3]) <= floor then return { 2 } end
 if redis.call('ZADD', KEYS[1], 'GT', 'CH', ARGV[3], '=' .. ARGV[2]) == 0 then return { 2 } end
-if floor then viewTrim(KEYS[1], tonumber(ARGV[4])) end
+if floor then trimView(KEYS[1], floor, ARGV[4]) end
 return { 1, '0', 0 }

@@ -7,9 +7,8 @@ local rm = tonumber(redis.call('ZSCORE', KEYS[1], '!r') or nil)
 if not rm then return { 0 } end
 if tonumber(ARGV[1]) <= -rm then return { 3 } end
 for k = 4, #ARGV, 2 do redis.call('ZADD', KEYS[1], 'GT', ARGV[k + 1], '=' .. ARGV[k]) end
-local had = redis.call('ZSCORE', KEYS[1], '!f')
-local floor = math.max(tonumber(ARGV[2]), had and -1 - tonumber(had) or -1)
+local floor = math.max(tonumber(ARGV[2]), viewFloor(KEYS[1]) or -1)
 if floor >= 0 then redis.call('ZREMRANGEBYSCORE', KEYS[1], 0, string.format('%.0f', floor)) end
 redis.call('ZADD', KEYS[1], string.format('%.0f', -1 - floor), '!f')
-viewTrim(KEYS[1], tonumber(ARGV[3]))
+trimView(KEYS[1], floor, ARGV[3])
 return { 1, '0', 0 }

@@ -6,6 +6,6 @@ local rm = tonumber(redis.call('ZSCORE', KEYS[1], '!r') or nil)
 if not rm then return { 0 } end
 redis.call('ZADD', KEYS[1], string.format('%.0f', math.min(-now(), rm - 1)), '!r')
 redis.call('ZREM', KEYS[1], '=' .. ARGV[1])
-local floor = tonumber(redis.call('ZSCORE', KEYS[1], '!f') or nil)
-local short = floor and floor < 0 and redis.call('ZCARD', KEYS[1]) - 3 < tonumber(ARGV[2])
+local floor = viewFloor(KEYS[1])
+local short = floor and floor >= 0 and redis.call('ZCARD', KEYS[1]) - MARKS < tonumber(ARGV[2])
 return { 1, '0', short and 1 or 0 }
