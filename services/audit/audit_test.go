@@ -327,7 +327,7 @@ func TestAuditWaitsForJobsThatAreClaimedByALaterClock(t *testing.T) {
 		runLap(w, a)
 	}
 	w.Clock.Advance(2 * time.Second)
-	claimed, err := jobs.Claim(t.Context(), w.Store, w.Fanout.Kinds(), 1000, 30*time.Second)
+	claimed, err := jobs.Claim(t.Context(), w.Store, w.Fanout.Kinds(), 1000, 30*time.Second, 0)
 	w.Must(err)
 	w.Clock.Advance(-2 * time.Second)
 	for range 3 {

@@ -38,7 +38,7 @@ func (n node) claimJobsOnOtherNode(other *sql.DB, users ...services.UserID) (die
 		}
 		return nil
 	})
-	queued, err := jobs.Claim(ctx, other, []string{notifications.ProjectCountsJob(users[0]).Kind}, 10, 30*time.Second)
+	queued, err := jobs.Claim(ctx, other, []string{notifications.ProjectCountsJob(users[0]).Kind}, 10, 30*time.Second, 0)
 	n.Must(err)
 	if len(queued) != len(users) {
 		n.TB.Fatalf("the other node has claimed %v", queued)

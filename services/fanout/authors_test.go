@@ -237,7 +237,7 @@ func TestEveryDocumentNamesANewHugeAuthor(t *testing.T) {
 					if step > 50 {
 						t.Fatal("the author never becomes huge")
 					}
-					jobs, err := jobs.Claim(t.Context(), w.Store, w.Fanout.Kinds(), 1, 30*time.Second)
+					jobs, err := jobs.Claim(t.Context(), w.Store, w.Fanout.Kinds(), 1, 30*time.Second, 0)
 					w.Must(err)
 					w.Must(w.Fanout.RunJobs(t.Context(), jobs))
 				}

@@ -28,7 +28,7 @@ func claimJobsOnOtherNode(w *fanouttest.World, other *sql.DB) []jobs.Job {
 	w.TB.Helper()
 	_, err := jobs.RecordHeartbeat(w.TB.Context(), other, false)
 	w.Must(err)
-	jobs, err := jobs.Claim(w.TB.Context(), other, w.Fanout.Kinds(), 1000, 30*time.Second)
+	jobs, err := jobs.Claim(w.TB.Context(), other, w.Fanout.Kinds(), 1000, 30*time.Second, 0)
 	w.Must(err)
 	return jobs
 }

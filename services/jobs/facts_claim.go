@@ -54,18 +54,12 @@ func claimStatementFor(kinds int) sql.Statement {
 // claimStatements are the statements of claimStatementFor by the number of kinds: int -> Statement.
 var claimStatements sync.Map
 
-// Claim leases up to limit due jobs of some kinds, those due longest first. Of several jobs with one kind and key it returns
-// the newest, with the age of the oldest, and deletes the others. On PostgreSQL several nodes claim concurrently and never get
-// the same job. An error may come with jobs: the answer to the commit was lost, and this node may hold them. Release returns
-// them to the queue.
-func Claim(ctx context.Context, s *sql.DB, kinds []string, limit int, lease time.Duration) ([]Job, error) {
-	return claimWaiting(ctx, s, kinds, limit, lease, 0)
-}
-
-// claimWaiting leases at most limit jobs of some kinds that have been due for at least waited, and collapses jobs of one key as Claim
-// does. A job that goes ahead of bulk work is due priorityHeadStart before it is made: with that as waited, such a job is claimed at
-// once, and any other job after it has been due for that long.
-func claimWaiting(ctx context.Context, s *sql.DB, kinds []string, limit int, lease, waited time.Duration) ([]Job, error) {
+// Claim leases up to limit jobs of some kinds that have been due for at least waited, those due longest first. A job that goes ahead of
+// bulk work is due priorityHeadStart before it is made: with that as waited, such a job is claimed at once, and any other job after it
+// has been due for that long. Of several jobs with one kind and key Claim returns the newest, with the age of the oldest, and deletes
+// the others. On PostgreSQL several nodes claim concurrently and never get the same job. An error may come with jobs: the answer to the
+// commit was lost, and this node may hold them. Release returns them to the queue.
+func Claim(ctx context.Context, s *sql.DB, kinds []string, limit int, lease, waited time.Duration) ([]Job, error) {
 	if len(kinds) == 0 || limit <= 0 {
 		return nil, nil
 	}

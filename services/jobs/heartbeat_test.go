@@ -146,7 +146,7 @@ func TestTheTakeoverDoesNotWaitForOverdueJobs(t *testing.T) {
 	eventually.Holds(t, "the job of the dead node is freed", func() bool {
 		_ = heart.RunOnce(t.Context()) // fails while the overdue job cannot be read
 		var err error
-		freed, err = jobs.Claim(t.Context(), n.db, []string{"paint"}, 10, 30*time.Second)
+		freed, err = jobs.Claim(t.Context(), n.db, []string{"paint"}, 10, 30*time.Second, 0)
 		n.must(err)
 		return len(freed) == 1
 	})

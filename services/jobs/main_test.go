@@ -122,7 +122,7 @@ func (n *node) claim() []jobs.Job { return n.claimOf(n.Kinds()...) }
 // claimOf takes all jobs of some kinds that are due.
 func (n *node) claimOf(kinds ...string) []jobs.Job {
 	n.tb.Helper()
-	claimed, err := jobs.Claim(n.tb.Context(), n.db, kinds, 1000, 30*time.Second)
+	claimed, err := jobs.Claim(n.tb.Context(), n.db, kinds, 1000, 30*time.Second, 0)
 	n.must(err)
 	return claimed
 }

@@ -85,7 +85,7 @@ func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 	// A claim that is cut off leaves its jobs leased by a node that is gone: nobody runs them until the leases end.
 	claiming, cancel := outlive(ctx, shutdownGrace)
 	defer cancel()
-	jobs, err := claimWaiting(claiming, e.db, e.kindsByClass[w.class], w.maxClaimed, e.cfg.Lease, w.minDueFor)
+	jobs, err := Claim(claiming, e.db, e.kindsByClass[w.class], w.maxClaimed, e.cfg.Lease, w.minDueFor)
 	if err != nil {
 		if ctx.Err() == nil {
 			e.noteJobsHalted()

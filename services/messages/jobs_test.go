@@ -104,7 +104,7 @@ func TestAnInterruptedDeliveryIsRepeated(t *testing.T) {
 // claimDueJobs takes all jobs that are due, as a worker does.
 func claimDueJobs(w *fanouttest.World) []jobs.Job {
 	w.TB.Helper()
-	queued, err := jobs.Claim(w.TB.Context(), w.Store, w.Fanout.Kinds(), 1000, 30*time.Second)
+	queued, err := jobs.Claim(w.TB.Context(), w.Store, w.Fanout.Kinds(), 1000, 30*time.Second, 0)
 	w.Must(err)
 	return queued
 }

@@ -95,7 +95,7 @@ func newRedisServerNode(t *testing.T, settings func(*fanout.Config), causes int)
 // claimDueJobs takes all jobs that are due, as a worker does.
 func (n node) claimDueJobs() []jobs.Job {
 	n.TB.Helper()
-	queued, err := jobs.Claim(n.TB.Context(), n.Store, n.Fanout.Kinds(), 1000, 30*time.Second)
+	queued, err := jobs.Claim(n.TB.Context(), n.Store, n.Fanout.Kinds(), 1000, 30*time.Second, 0)
 	n.Must(err)
 	return queued
 }

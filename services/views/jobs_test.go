@@ -29,7 +29,7 @@ type testedView struct {
 // claimDueJobs takes all jobs that are due, as a worker does.
 func claimDueJobs(n testNode) []jobs.Job {
 	n.TB.Helper()
-	queued, err := jobs.Claim(n.TB.Context(), n.Store, n.Fanout.Kinds(), 1000, 30*time.Second)
+	queued, err := jobs.Claim(n.TB.Context(), n.Store, n.Fanout.Kinds(), 1000, 30*time.Second, 0)
 	n.Must(err)
 	return queued
 }

@@ -22,7 +22,7 @@ func (b *testStore) enqueue(queued ...jobs.NewJob) {
 
 func (b *testStore) claim(limit int, kinds ...string) []jobs.Job {
 	b.t.Helper()
-	return must(jobs.Claim(b.ctx, b.DB, kinds, limit, jobLease))(b.t)
+	return must(jobs.Claim(b.ctx, b.DB, kinds, limit, jobLease, 0))(b.t)
 }
 
 // payloadsOf returns the payloads of jobs.
@@ -275,7 +275,7 @@ func TestClaimAtOnce(t *testing.T) {
 		for range workers {
 			all.Go(func() {
 				for {
-					claimed, err := jobs.Claim(b.ctx, b.DB, []string{"a", "b"}, 7, jobLease)
+					claimed, err := jobs.Claim(b.ctx, b.DB, []string{"a", "b"}, 7, jobLease, 0)
 					if err != nil {
 						b.t.Error(err)
 						return

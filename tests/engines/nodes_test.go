@@ -60,18 +60,18 @@ func TestJobsOfASilentNodeAreFreed(t *testing.T) {
 		must(jobs.RecordHeartbeat(of.ctx, node, false))(t)
 	}
 	of.enqueue(newJobOfKindA("one", ""), newJobOfKindA("two", ""))
-	claimed := must(jobs.Claim(of.ctx, a, []string{"a"}, 2, jobLease))(t)
+	claimed := must(jobs.Claim(of.ctx, a, []string{"a"}, 2, jobLease, 0))(t)
 	equal(t, payloadsOf(claimed), []string{"one", "two"})
 	equal(t, must(jobs.JobsHeldBy(of.ctx, b, []string{"b"}, 10))(t), []jobs.Job(nil))
 	equal(t, payloadsOf(must(jobs.JobsHeldBy(of.ctx, b, []string{"a", "b"}, 10))(t)), []string{"one", "two"})
 
 	backdateHeartbeat(of, "a", time.Minute) // minutes, because the clock of the database goes on
 	equal(t, must(jobs.FreeJobsOf(of.ctx, b, []string{"a"}, 2*time.Minute))(t), 0)
-	equal(t, len(must(jobs.Claim(of.ctx, b, []string{"a"}, 2, jobLease))(t)), 0)
+	equal(t, len(must(jobs.Claim(of.ctx, b, []string{"a"}, 2, jobLease, 0))(t)), 0)
 
 	backdateHeartbeat(of, "a", 3*time.Minute)
 	equal(t, must(jobs.FreeJobsOf(of.ctx, b, []string{"a"}, 2*time.Minute))(t), 2)
-	taken := must(jobs.Claim(of.ctx, b, []string{"a"}, 2, jobLease))(t)
+	taken := must(jobs.Claim(of.ctx, b, []string{"a"}, 2, jobLease, 0))(t)
 	equal(t, payloadsOf(taken), []string{"one", "two"})
 	equal(t, len(must(jobs.JobsHeldBy(of.ctx, b, []string{"b"}, 10))(t)), 2)
 
@@ -99,10 +99,10 @@ func TestARestartedNodeFreesItsJobs(t *testing.T) {
 		must(jobs.RecordHeartbeat(of.ctx, node, false))(t)
 	}
 	of.enqueue(newJobOfKindA("one", ""), newJobOfKindA("two", ""), newJobOfKindA("three", ""), newJobOfKindA("four", ""))
-	held := must(jobs.Claim(of.ctx, a, []string{"a"}, 2, jobLease))(t)
-	must(jobs.Claim(of.ctx, b, []string{"a"}, 1, jobLease))(t)
+	held := must(jobs.Claim(of.ctx, a, []string{"a"}, 2, jobLease, 0))(t)
+	must(jobs.Claim(of.ctx, b, []string{"a"}, 1, jobLease, 0))(t)
 	after := sqltest.Open(t, sql.Config{URL: of.url, Node: "a", Clock: of.clock})
-	own := must(jobs.Claim(of.ctx, after, []string{"a"}, 1, jobLease))(t)
+	own := must(jobs.Claim(of.ctx, after, []string{"a"}, 1, jobLease, 0))(t)
 	equal(t, payloadsOf(own), []string{"four"})
 
 	free := func(want int, leaves ...string) {
@@ -119,7 +119,7 @@ func TestARestartedNodeFreesItsJobs(t *testing.T) {
 		return nil
 	})
 	free(0)
-	equal(t, payloadsOf(must(jobs.Claim(of.ctx, b, []string{"a"}, 3, jobLease))(t)), []string{"two"})
+	equal(t, payloadsOf(must(jobs.Claim(of.ctx, b, []string{"a"}, 3, jobLease, 0))(t)), []string{"two"})
 	equal(t, must(jobs.FinishIfHeld(of.ctx, after, own))(t), 1)
 	equal(t, must(jobs.FinishIfHeld(of.ctx, a, held))(t), 0)
 }
@@ -130,7 +130,7 @@ func TestAStatementEndsWithItsClient(t *testing.T) {
 	through, trips := sqltest.CountRoundTrips(t, of.url)
 	gone := sqltest.Open(t, sql.Config{URL: through, Node: "gone", Clock: of.clock})
 	of.enqueue(newJobOfKindA("one", ""))
-	claimed := must(jobs.Claim(of.ctx, b, []string{"a"}, 1, jobLease))(t)
+	claimed := must(jobs.Claim(of.ctx, b, []string{"a"}, 1, jobLease, 0))(t)
 	ended, locked := make(chan error, 1), make(chan struct{})
 	go func() {
 		ended <- gone.Write(of.ctx, func(tx *sql.Tx) error {

@@ -253,7 +253,7 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	wantCode(t, err, services.Unavailable)
 	_, err = people.ByID(b.ctx, b.TestStore.DB, []services.UserID{1})
 	wantCode(t, err, services.Unavailable)
-	_, err = jobs.Claim(b.ctx, b.DB, []string{"any"}, 1, 1)
+	_, err = jobs.Claim(b.ctx, b.DB, []string{"any"}, 1, 1, 0)
 	wantCode(t, err, services.Unavailable)
 	wantCode(t, b.Ping(b.ctx), services.Unavailable)
 	server.Start(t)

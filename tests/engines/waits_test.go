@@ -28,7 +28,7 @@ func TestJobWaitsCountsOnlyEarlierJobs(t *testing.T) {
 		if !waits(before) || !waits(last()) {
 			b.t.Error("a job that is due is not waited for")
 		}
-		queued := must(jobs.Claim(b.ctx, b.DB, []string{"k"}, 10, 30*time.Second))(b.t)
+		queued := must(jobs.Claim(b.ctx, b.DB, []string{"k"}, 10, 30*time.Second, 0))(b.t)
 		if !waits(before) {
 			b.t.Error("a job that is leased is not waited for")
 		}
@@ -37,7 +37,7 @@ func TestJobWaitsCountsOnlyEarlierJobs(t *testing.T) {
 			b.t.Error("a job that will be tried again is not waited for")
 		}
 		b.clock.Advance(30 * time.Second)
-		queued = must(jobs.Claim(b.ctx, b.DB, []string{"k"}, 10, 30*time.Second))(b.t)
+		queued = must(jobs.Claim(b.ctx, b.DB, []string{"k"}, 10, 30*time.Second, 0))(b.t)
 		must(jobs.FinishIfHeld(b.ctx, b.DB, queued))(b.t)
 		if waits(before) || waits(last()) {
 			b.t.Error("it is done, and the other is for later")

@@ -381,6 +381,6 @@ func TestTheJobsOfABatchAreDueAtOnce(t *testing.T) {
 			fns[i] = func(tx *sql.Tx) error { return jobs.Enqueue(b.ctx, tx, jobs.NewJob{Kind: "k"}) }
 		}
 		equal(b.t, errors.Join(b.WriteAll(b.ctx, fns)...), nil)
-		equal(b.t, len(must(jobs.Claim(b.ctx, b.DB, []string{"k"}, 10, time.Second))(b.t)), len(fns))
+		equal(b.t, len(must(jobs.Claim(b.ctx, b.DB, []string{"k"}, 10, time.Second, 0))(b.t)), len(fns))
 	})
 }
