@@ -121,17 +121,9 @@ func (s *Service) Read(ctx context.Context, user services.UserID) (*services.Bad
 	return one.badges[0], one.errs[0]
 }
 
-// ReadMany returns the badges of several users, in their order: one round trip for all whose documents exist. errs[i] is set
-// only if the caller's context ended.
-func (s *Service) ReadMany(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
-	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
-	s.readInto(ctx, users, badges, errs, asVisit)
-	return badges, errs
-}
-
-// ReadAndFollow returns the badges of users with subscriptions on this node, in their order, and is a visit of each. Some counts are
-// computed when they are read. This node's caches report changes of these counts from now on, until changelog.Follower.Unfollow is called
-// for the users. errs[i] is set only if the caller's context ended.
+// ReadAndFollow returns the badges of users with subscriptions on this node, in their order, and is a visit of each: one round trip for
+// all whose documents exist. Some counts are computed when they are read. This node's caches report changes of these counts from now
+// on, until changelog.Follower.Unfollow is called for the users. errs[i] is set only if the caller's context ended.
 func (s *Service) ReadAndFollow(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	s.readInto(ctx, users, badges, errs, asWatch)

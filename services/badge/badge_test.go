@@ -20,7 +20,7 @@ func TestReadEqualsTheFacts(t *testing.T) {
 		n := newNode(w)
 		author, reader := n.newLikedAuthor(3)
 		stranger := n.MakeNeverSeenUsers(1)[0]
-		badges, errs := n.ReadMany(t.Context(), []services.UserID{author, stranger, reader})
+		badges, errs := n.ReadAndFollow(t.Context(), []services.UserID{author, stranger, reader})
 		for i, want := range []struct{ feed, likes int }{{0, 3}, {0, 0}, {3, 0}} {
 			w.Must(errs[i])
 			n.checkInvariants(badges[i])
@@ -38,7 +38,7 @@ func TestDocumentsAreReadInOneRoundTrip(t *testing.T) {
 	users := n.MakeUsers(20)
 	for count := 1; count <= len(users); count += 19 {
 		ctx, trips := redis.WithRoundTrips(t.Context())
-		if _, errs := n.ReadMany(ctx, users[:count]); errs[0] != nil {
+		if _, errs := n.ReadAndFollow(ctx, users[:count]); errs[0] != nil {
 			t.Fatal(errs[0])
 		}
 		if trips.Count() != 1 {
@@ -58,7 +58,7 @@ func TestUsersWithPendingUpdatesAreReadFromSQL(t *testing.T) {
 		trips int // round trips to Redis
 	}{"alone": {users[:1], 0}, "with another": {users, 1}} {
 		ctx, trips := redis.WithRoundTrips(t.Context())
-		badges, errs := n.ReadMany(ctx, want.users)
+		badges, errs := n.ReadAndFollow(ctx, want.users)
 		n.Must(errs[0])
 		if badges[0].Total.Precision != services.Stale {
 			t.Errorf("%s: %+v, want it STALE", name, badges[0].Total)
@@ -114,7 +114,7 @@ func TestReadersShareARebuild(t *testing.T) {
 	_, reader := n.newLikedAuthor(5)
 	n.RedisServer.Flush()
 	n.read(reader)
-	if _, errs := n.ReadMany(t.Context(), []services.UserID{reader}); errs[0] != nil {
+	if _, errs := n.ReadAndFollow(t.Context(), []services.UserID{reader}); errs[0] != nil {
 		t.Fatal(errs[0])
 	}
 	n.RedisServer.Flush()

@@ -296,7 +296,7 @@ func TestWithoutRedisUsersAreCountedInGroups(t *testing.T) {
 	n.InsertPosts(users[0], 2)
 	n.RedisServer.Kill()
 	statements.takeCounts()
-	badges, errs := n.ReadMany(t.Context(), users)
+	badges, errs := n.ReadAndFollow(t.Context(), users)
 	for i, one := range badges {
 		n.Must(errs[i])
 		if want := min(i, 1) * 2; one.HomeFeed.Value != want || one.Total.Precision != services.Stale {

@@ -335,7 +335,7 @@ func TestCountsBeyondListsAreMadeTogether(t *testing.T) {
 	}
 	n.runJobsAndReadLog()
 	statements.takeCounts()
-	badges, errs := n.ReadMany(t.Context(), readers)
+	badges, errs := n.ReadAndFollow(t.Context(), readers)
 	for i, want := range []int{30, 20, 10} {
 		n.Must(errs[i])
 		if got := badges[i].HomeFeed; got.Value != want || got.Precision != services.Exact {

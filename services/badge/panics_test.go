@@ -25,7 +25,7 @@ func TestARebuildThatPanicsIsCountedInSQL(t *testing.T) {
 	panicFor(users[1])
 	var log bytes.Buffer
 	s := n.newServiceWith(func(cfg *Config) { cfg.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-	badges, errs := s.ReadMany(t.Context(), users[1:])
+	badges, errs := s.ReadAndFollow(t.Context(), users[1:])
 	for i, one := range badges {
 		if errs[i] != nil || one.HomeFeed.Value != 1 {
 			t.Errorf("user %d is shown %+v, %v", users[1+i], one, errs[i])

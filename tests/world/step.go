@@ -325,7 +325,7 @@ func (n *Node) CheckPushRedisRoundTrips(t *testing.T) {
 	// inOneTrip returns an error unless one round trip reads everybody's exact number of new posts, which is want.
 	inOneTrip := func(want int) error {
 		ctx, trips := redis.WithRoundTrips(t.Context())
-		badges, errs := n.Badge.ReadMany(ctx, users)
+		badges, errs := n.Badge.ReadAndFollow(ctx, users)
 		if err := errors.Join(errs...); err != nil {
 			return err
 		}
