@@ -24,7 +24,7 @@ const (
 // chunk checks a part of all online users. If online users are many more than followers, each chunk checks a part of the
 // followers instead, because that is faster. A user who comes online later is served with all others, or by AddInFlightPosts.
 func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []postChunk) ([]postChunk, error) {
-	online, err := f.redis.CountOnline(ctx)
+	online, err := f.redis.Presence.CountOnline(ctx)
 	if err != nil || online == 0 {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (f *Fanout) runOnlineChunk(ctx context.Context, job jobs.Job) error {
 // splitOnline separates the followers who are online now from the others. The answer of Redis may be as old as a lease, but it only
 // decides who gets the post first.
 func (f *Fanout) splitOnline(ctx context.Context, edges []services.FollowEdge) (online, others []services.FollowEdge, err error) {
-	isOnline, err := f.redis.OnlineOf(ctx, FollowerIDs(edges))
+	isOnline, err := f.redis.Presence.OnlineOf(ctx, FollowerIDs(edges))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,7 +113,7 @@ func (f *Fanout) splitOnline(ctx context.Context, edges []services.FollowEdge) (
 // are read.
 func (f *Fanout) pushOnline(ctx context.Context, stamp redis.ClockStamp, post services.Post, chunk postChunk) error {
 	for shard := chunk.FirstOnlineShard; shard < chunk.FirstOnlineShard+chunk.OnlineShardCount; shard++ {
-		online, err := f.redis.OnlineInShard(ctx, shard)
+		online, err := f.redis.Presence.OnlineInShard(ctx, shard)
 		if err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ func TestFollowersWhoAreOnlineAreServedFirst(t *testing.T) {
 		author, last, stranger := users[0], users[7], users[8]
 		w.Follow(author, users[1:8]...)
 		w.RunAllJobs(w.Fanout)
-		w.Must(w.Redis.WriteOnlineLeases(t.Context(), []services.UserID{last, stranger}, time.Hour))
+		w.Must(w.Redis.Presence.WriteOnlineLeases(t.Context(), []services.UserID{last, stranger}, time.Hour))
 		post := w.Post(author)
 		quick, bulk, online := workersOf(w.Fanout)
 		runOnce(w, quick)
@@ -75,7 +75,7 @@ func TestOnlineFollowersComeFirstInACrowd(t *testing.T) {
 		for i := range crowd {
 			crowd[i] = services.UserID(1000 + i)
 		}
-		w.Must(w.Redis.WriteOnlineLeases(t.Context(), append(crowd, watching...), time.Hour))
+		w.Must(w.Redis.Presence.WriteOnlineLeases(t.Context(), append(crowd, watching...), time.Hour))
 		post := w.Post(author)
 		quick, bulk, online := workersOf(w.Fanout)
 		runOnce(w, quick)
@@ -108,7 +108,7 @@ func TestOthersWaitForOnlineFollowers(t *testing.T) {
 		users := w.MakeUsers(9)
 		w.Follow(users[0], users[1:]...)
 		w.RunAllJobs(w.Fanout)
-		w.Must(w.Redis.WriteOnlineLeases(t.Context(), users[8:], time.Hour))
+		w.Must(w.Redis.Presence.WriteOnlineLeases(t.Context(), users[8:], time.Hour))
 		post := w.Post(users[0])
 		quick, bulk, online := workersOf(w.Fanout)
 		runOnce(w, quick)
@@ -136,7 +136,7 @@ func TestAFailingOnlineChunkDoesNotHoldThePost(t *testing.T) {
 	users := w.MakeUsers(9)
 	w.Follow(users[0], users[1:]...)
 	w.RunAllJobs(w.Fanout)
-	w.Must(w.Redis.WriteOnlineLeases(t.Context(), users[8:], time.Hour))
+	w.Must(w.Redis.Presence.WriteOnlineLeases(t.Context(), users[8:], time.Hour))
 	w.Post(users[0])
 	quick, _, online := workersOf(w.Fanout)
 	runOnce(w, quick)
@@ -160,7 +160,7 @@ func TestOnlineFollowersComeFirstInOneChunk(t *testing.T) {
 	users := w.MakeUsers(9)
 	w.Follow(users[0], users[1:]...)
 	w.RunAllJobs(w.Fanout)
-	w.Must(w.Redis.WriteOnlineLeases(t.Context(), []services.UserID{users[4], users[8], 1000}, time.Hour))
+	w.Must(w.Redis.Presence.WriteOnlineLeases(t.Context(), []services.UserID{users[4], users[8], 1000}, time.Hour))
 	w.RedisServer.Do("CONFIG", "SET", "slowlog-max-len", "10000")
 	w.RedisServer.Do("CONFIG", "SET", "slowlog-log-slower-than", "0") // every command is logged
 	post := w.Post(users[0])
@@ -255,7 +255,7 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 		users := w.MakeUsers(14)
 		w.Follow(users[0], users[1:]...)
 		w.RunAllJobs(w.Fanout)
-		w.Must(w.Redis.WriteOnlineLeases(t.Context(), users[5:9], time.Hour))
+		w.Must(w.Redis.Presence.WriteOnlineLeases(t.Context(), users[5:9], time.Hour))
 		post := w.Post(users[0])
 		quick, bulk, _ := workersOf(w.Fanout)
 		runOnce(w, quick)

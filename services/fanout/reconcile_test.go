@@ -320,7 +320,7 @@ func TestAReaderOnlineHearsOfFollows(t *testing.T) {
 		author, reader := users[0], users[1]
 		w.InsertPosts(author, 3)
 		w.RunAllJobs(w.Fanout)
-		w.Must(w.Redis.WriteOnlineLeases(t.Context(), []services.UserID{reader}, time.Hour))
+		w.Must(w.Redis.Presence.WriteOnlineLeases(t.Context(), []services.UserID{reader}, time.Hour))
 		ctx, cancel := context.WithCancel(t.Context())
 		hints, ready, ended := make(chan redis.Hint, 100), make(chan struct{}, 10), make(chan error, 1)
 		go func() {

@@ -19,7 +19,7 @@ func (s *Server) wireDevices() {
 	}
 	allow, _ := outbound.ParseNetworks(cfg.WebPushAllow)
 	s.devices = devices.New(devices.Config{
-		DB: s.Store, Stream: s.stream, Online: s.Redis.UsersWithOpenSubscription, StreamNeeded: s.webhooks.HasEndpoints, Keys: keys, Node: cfg.Node, Clock: s.clock, Log: s.Log,
+		DB: s.Store, Stream: s.stream, Online: s.Redis.Presence.UsersWithOpenSubscription, StreamNeeded: s.webhooks.HasEndpoints, Keys: keys, Node: cfg.Node, Clock: s.clock, Log: s.Log,
 		OnlyAway: cfg.WebPushAway, Allow: allow, Timeout: cfg.WebPushTimeout, RequestsPerService: cfg.WebPushRequests,
 	})
 }

@@ -28,5 +28,5 @@ func (s *Server) deviceGoneHandler(root *resolvers.Resolver) func(services.Viewe
 // batches. After a failure Redis keeps a lease, which expires.
 func (s *Server) forgetUnwatchedUsers(ctx context.Context, users []services.UserID) error {
 	s.Caches.Changelog.Unfollow(users)
-	return s.Redis.RemoveOnlineLeases(ctx, users)
+	return s.Redis.Presence.RemoveOnlineLeases(ctx, users)
 }

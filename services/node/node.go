@@ -169,7 +169,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	limits, _ := ratelimit.Parse(cfg.RateLimits) // checked with the settings, as are the next
 	proxies, _ := transport.ParseProxies(cfg.TrustedProxies)
 	// Budgets are counted on all nodes together: the ledger is Redis, and each node counts alone while that does not answer.
-	s.Limiter = ratelimit.New(ratelimit.Config{Limits: limits, Ledger: s.Redis, Clock: s.clock, Log: log})
+	s.Limiter = ratelimit.New(ratelimit.Config{Limits: limits, Ledger: rdb.SpendingLedger{Client: s.Redis.Client}, Clock: s.clock, Log: log})
 	// A subscription to badges is woken and has no goroutine, because every user has such a subscription. Subscriptions to lists
 	// are few, and take a goroutine each.
 	s.sockets = transport.NewSockets(transport.SocketConfig{

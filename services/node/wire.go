@@ -115,7 +115,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 // import.
 func (s *Server) wireHub() {
 	s.Hub = push.New(push.Config{
-		DocumentVersions: s.Redis.DocumentVersions, WriteLeases: s.Redis.WriteOnlineLeases, RemoveLeases: s.forgetUnwatchedUsers, MarkDocumentsLost: s.Redis.MarkDocumentsLost, Render: s.Badge.ReadAndFollow,
+		DocumentVersions: s.Redis.DocumentVersions, WriteLeases: s.Redis.Presence.WriteOnlineLeases, RemoveLeases: s.forgetUnwatchedUsers, MarkDocumentsLost: s.Redis.MarkDocumentsLost, Render: s.Badge.ReadAndFollow,
 		SharedChangeSequences: s.Caches.Changelog.VersionSums, RaiseVersions: s.Badge.RaiseDocumentsAbove, NoteClientVersion: s.Badge.NoteClientVersion,
 		Clock: s.clock, Log: s.Log, MinSendInterval: s.Config.PushInterval, ReconcileInterval: s.Config.SweepInterval,
 	})

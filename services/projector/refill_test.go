@@ -25,7 +25,7 @@ func TestARefillThatHasWrittenIsNotShared(t *testing.T) {
 	w.Follow(quiet, reader)
 	w.Follow(loud, reader)
 	w.RunAllJobs(w.Fanout)
-	w.Must(w.Redis.WriteOnlineLeases(t.Context(), []services.UserID{reader}, time.Hour))
+	w.Must(w.Redis.Presence.WriteOnlineLeases(t.Context(), []services.UserID{reader}, time.Hour))
 
 	// The hint of the first refill is held up. A hint follows the last write: at that point the refill has written, and has not
 	// returned.

@@ -200,7 +200,7 @@ func (c *Projections) EraseUser(ctx context.Context, user services.UserID) error
 	for _, part := range leaseKeyParts {
 		keys = append(keys, redis.UserKey(user, ":"+part))
 	}
-	return c.writePresence(ctx, func(p redis.Pipeliner) {
+	return sendWrites(ctx, c.Client, func(p redis.Pipeliner) {
 		p.Del(ctx, keys...)
 		p.ZRem(ctx, onlineSetKey(onlineShard(user)), services.UserIDText(user))
 	})

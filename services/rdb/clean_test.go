@@ -193,7 +193,7 @@ func TestDropUsers(t *testing.T) {
 			v.Error("what was begun an hour ago was not dropped")
 		}
 		whole()
-		v.must(v.projections.WriteOnlineLeases(v.Context(), []services.UserID{reader}, time.Minute))
+		v.must(v.projections.Presence.WriteOnlineLeases(v.Context(), []services.UserID{reader}, time.Minute))
 		if v.dropReaderIfLastVisitBy(20_000) != 0 || !v.readDocument().Ready {
 			v.Error("a user with a subscription was dropped")
 		}
@@ -270,7 +270,7 @@ func TestAWalkFindsAllLeftovers(t *testing.T) {
 		v.must(v.projections.PutCopies(ctx, []services.Post{post}, []services.User{{Number: 1, Key: "ann"}}))
 		v.must(rds.ZAdd(ctx, "v:town/x", redis.Z{Score: -5, Member: "!r"}).Err())
 		v.must(rds.Expire(ctx, "v:town/x", time.Hour).Err())
-		v.must(v.projections.WriteOnlineLeases(ctx, users[:2], time.Hour))
+		v.must(v.projections.Presence.WriteOnlineLeases(ctx, users[:2], time.Hour))
 		kept := map[string]bool{}
 		for _, key := range []string{"session:1", "{u9}:cart", "v:settings/x", "p:0000000000009", "{u9}:p", "v:a/b", "cart"} {
 			v.must(rds.Set(ctx, key, "another application's", 0).Err())
@@ -343,7 +343,7 @@ func TestAKeyThatIsNoLongerALeftoverStays(t *testing.T) {
 		v.beginRebuild(false)
 		v.must(v.projections.PutCopies(ctx, []services.Post{post}, nil))
 		v.must(rds.Expire(ctx, "v:town/y", time.Hour).Err())
-		v.must(v.projections.WriteOnlineLeases(ctx, []services.UserID{reader}, time.Hour))
+		v.must(v.projections.Presence.WriteOnlineLeases(ctx, []services.UserID{reader}, time.Hour))
 		// v.beginRebuild has deleted the earlier states of conversations, and its new inbox belongs to a document: no orphan is left.
 		if orphans, endless, err := v.projections.DropLeftovers(ctx, found); err != nil || orphans != 0 || endless != 0 {
 			v.Errorf("%d orphans and %d others went, %v", orphans, endless, err)

@@ -15,7 +15,7 @@ func (v feedTest) onlineUsers() []services.UserID {
 	v.Helper()
 	var all []services.UserID
 	for shard := range OnlineShards {
-		users, err := v.projections.OnlineInShard(v.Context(), shard)
+		users, err := v.projections.Presence.OnlineInShard(v.Context(), shard)
 		v.must(err)
 		for _, user := range users {
 			if onlineShard(user) != shard {
@@ -25,7 +25,7 @@ func (v feedTest) onlineUsers() []services.UserID {
 		all = append(all, users...)
 	}
 	slices.Sort(all)
-	count, err := v.projections.CountOnline(v.Context())
+	count, err := v.projections.Presence.CountOnline(v.Context())
 	v.must(err)
 	if count != len(all) {
 		v.Errorf("%d are counted, %d listed", count, len(all))
@@ -40,8 +40,8 @@ func TestOnlineUsersAreListedUntilTheirLeaseEnds(t *testing.T) {
 		if online := here.onlineUsers(); len(online) != 0 {
 			t.Errorf("%v are online before anybody has entered", online)
 		}
-		here.must(here.projections.WriteOnlineLeases(t.Context(), []services.UserID{1, 65, 1<<32 - 1}, time.Minute))
-		there.must(there.projections.WriteOnlineLeases(t.Context(), []services.UserID{2, 65}, 3*time.Minute))
+		here.must(here.projections.Presence.WriteOnlineLeases(t.Context(), []services.UserID{1, 65, 1<<32 - 1}, time.Minute))
+		there.must(there.projections.Presence.WriteOnlineLeases(t.Context(), []services.UserID{2, 65}, 3*time.Minute))
 		if online := there.onlineUsers(); !slices.Equal(online, []services.UserID{1, 2, 65, 1<<32 - 1}) {
 			t.Errorf("%v are online", online)
 		}
@@ -49,7 +49,7 @@ func TestOnlineUsersAreListedUntilTheirLeaseEnds(t *testing.T) {
 		if online := here.onlineUsers(); !slices.Equal(online, []services.UserID{2, 65}) {
 			t.Errorf("%v are online after a lease has ended", online)
 		}
-		here.must(here.projections.WriteOnlineLeases(t.Context(), []services.UserID{129}, 10*time.Minute)) // user 129 is in the shard of users 1 and 65
+		here.must(here.projections.Presence.WriteOnlineLeases(t.Context(), []services.UserID{129}, 10*time.Minute)) // user 129 is in the shard of users 1 and 65
 		if kept, err := here.projections.Commands().ZCard(t.Context(), onlineSetKey(onlineShard(129))).Result(); err != nil || kept != 2 {
 			t.Errorf("users who left are kept: %d in the shard, %v", kept, err)
 		}
@@ -66,10 +66,10 @@ func TestOnlineReportsWhatRedisRefuses(t *testing.T) {
 	server := redistest.NewServer(t)
 	v := feedTest{t, openProjections(t, redis.Options{URL: server.URL(), NodeID: "here"})}
 	server.Kill()
-	if _, err := v.projections.CountOnline(t.Context()); !services.IsUnavailable(err) {
+	if _, err := v.projections.Presence.CountOnline(t.Context()); !services.IsUnavailable(err) {
 		t.Errorf("a count without Redis: %v", err)
 	}
-	if _, err := v.projections.OnlineInShard(t.Context(), 0); !services.IsUnavailable(err) {
+	if _, err := v.projections.Presence.OnlineInShard(t.Context(), 0); !services.IsUnavailable(err) {
 		t.Errorf("a list without Redis: %v", err)
 	}
 }

@@ -18,13 +18,17 @@ import (
 // Fan-out gives each of its chunks of online users some shards, so there can be no more such chunks than shards.
 const OnlineShards = 64
 
+// Presence records which users have open subscriptions, and on which nodes, as leases that end by themselves. It is safe for concurrent
+// use.
+type Presence struct{ *redis.Client }
+
 // onlineShard is the shard of a user. IDs are dense, so the shards are equally large.
 func onlineShard(user services.UserID) int { return int(user) % OnlineShards }
 
 // WriteOnlineLeases records that the users have open subscriptions on this node, until now + lease unless it is called again. It
 // writes twice: by user, for hints, and by shard, for fan-out. A crash of this node does no harm: readers ignore both records after
 // the end of the lease.
-func (c *Projections) WriteOnlineLeases(ctx context.Context, users []services.UserID, lease time.Duration) error {
+func (c Presence) WriteOnlineLeases(ctx context.Context, users []services.UserID, lease time.Duration) error {
 	// The end is by the node's clock and not by Redis' clock, because readers compare the ends with their own clocks.
 	now := c.Clock().Now()
 	end := now.Add(lease).UnixMilli()
@@ -33,7 +37,7 @@ func (c *Projections) WriteOnlineLeases(ctx context.Context, users []services.Us
 	for _, user := range users {
 		byShard[onlineShard(user)] = append(byShard[onlineShard(user)], redis.Z{Score: float64(end), Member: strconv.FormatUint(uint64(user), 10)})
 	}
-	return c.writePresence(ctx, func(p redis.Pipeliner) {
+	return sendWrites(ctx, c.Client, func(p redis.Pipeliner) {
 		for _, user := range users {
 			// The key expires with the last lease that is written. Readers ignore a field whose own lease has ended.
 			p.HSet(ctx, onlineKey(user), c.NodeID(), until)
@@ -49,7 +53,7 @@ func (c *Projections) WriteOnlineLeases(ctx context.Context, users []services.Us
 }
 
 // CountOnline counts the users who have an open subscription on any node, or whose lease has not ended since they left.
-func (c *Projections) CountOnline(ctx context.Context) (count int, err error) {
+func (c Presence) CountOnline(ctx context.Context) (count int, err error) {
 	now := strconv.FormatInt(c.Clock().Now().UnixMilli(), 10)
 	commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 		for shard := range OnlineShards {
@@ -71,7 +75,7 @@ func (c *Projections) CountOnline(ctx context.Context) (count int, err error) {
 
 // OnlineInShard lists the users of one of the OnlineShards shards who have an open subscription on any node, or whose lease has not
 // ended since they left.
-func (c *Projections) OnlineInShard(ctx context.Context, shard int) ([]services.UserID, error) {
+func (c Presence) OnlineInShard(ctx context.Context, shard int) ([]services.UserID, error) {
 	now := strconv.FormatInt(c.Clock().Now().UnixMilli(), 10)
 	members, err := c.Commands().ZRangeByScore(ctx, onlineSetKey(shard), &redis.ZRangeBy{Min: now, Max: "+inf"}).Result()
 	if err != nil {
@@ -89,7 +93,7 @@ func (c *Projections) OnlineInShard(ctx context.Context, shard int) ([]services.
 
 // UsersWithOpenSubscription returns which of some users have an open subscription on any node. Unlike OnlineOf, it leaves out users
 // who left. The users of a node that died are included until their lease ends. It is one round trip.
-func (c *Projections) UsersWithOpenSubscription(ctx context.Context, users []services.UserID) (watched map[services.UserID]bool, err error) {
+func (c Presence) UsersWithOpenSubscription(ctx context.Context, users []services.UserID) (watched map[services.UserID]bool, err error) {
 	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
 			p.HVals(ctx, onlineKey(user))
@@ -116,7 +120,7 @@ func (c *Projections) UsersWithOpenSubscription(ctx context.Context, users []ser
 
 // OnlineOf returns which of some users have an open subscription on any node, or a lease that has not ended since they left. It is one
 // round trip.
-func (c *Projections) OnlineOf(ctx context.Context, users []services.UserID) (online map[services.UserID]bool, err error) {
+func (c Presence) OnlineOf(ctx context.Context, users []services.UserID) (online map[services.UserID]bool, err error) {
 	byShard := map[int][]services.UserID{}
 	for _, user := range users {
 		byShard[onlineShard(user)] = append(byShard[onlineShard(user)], user)
@@ -153,18 +157,17 @@ func (c *Projections) OnlineOf(ctx context.Context, users []services.UserID) (on
 
 // RemoveOnlineLeases records that the users have no open subscription on this node any more. The users stay in their shards until their
 // lease ends: they may be online on another node, and fan-out only serves them earlier than it has to.
-func (c *Projections) RemoveOnlineLeases(ctx context.Context, users []services.UserID) error {
-	return c.writePresence(ctx, func(p redis.Pipeliner) {
+func (c Presence) RemoveOnlineLeases(ctx context.Context, users []services.UserID) error {
+	return sendWrites(ctx, c.Client, func(p redis.Pipeliner) {
 		for _, user := range users {
 			p.HDel(ctx, onlineKey(user), c.NodeID())
 		}
 	})
 }
 
-// writePresence sends commands that write online leases. The commands may be repeated, so Read may repair a key of the
-// wrong type in between.
-func (c *Projections) writePresence(ctx context.Context, fill func(redis.Pipeliner)) error {
-	commands, err := c.Read(ctx, fill)
+// sendWrites sends commands that write and may be repeated, so that Read may repair a key of the wrong type in between.
+func sendWrites(ctx context.Context, client *redis.Client, fill func(redis.Pipeliner)) error {
+	commands, err := client.Read(ctx, fill)
 	if err != nil {
 		return err
 	}

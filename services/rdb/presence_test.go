@@ -35,24 +35,24 @@ func TestUsersAreNotifiedUntilTheirLeaseEnds(t *testing.T) {
 		}
 		users := []services.UserID{reader, otherUser}
 		wantNodes("nobody has entered")
-		here.must(here.projections.WriteOnlineLeases(t.Context(), users, time.Minute))
+		here.must(here.projections.Presence.WriteOnlineLeases(t.Context(), users, time.Minute))
 		wantNodes("one node", "here")
-		there.must(there.projections.WriteOnlineLeases(t.Context(), users, 2*time.Minute))
+		there.must(there.projections.Presence.WriteOnlineLeases(t.Context(), users, 2*time.Minute))
 		wantNodes("two nodes", "here", "there")
-		here.must(here.projections.RemoveOnlineLeases(t.Context(), users[:1]))
+		here.must(here.projections.Presence.RemoveOnlineLeases(t.Context(), users[:1]))
 		wantNodes("one has left", "there")
-		here.must(here.projections.RemoveOnlineLeases(t.Context(), users[:1]))
+		here.must(here.projections.Presence.RemoveOnlineLeases(t.Context(), users[:1]))
 		wantNodes("it leaves again", "there")
 		// A node whose lease has ended gets no hints, even while the other node keeps the key alive.
 		clock.Move(-2 * time.Minute)
-		here.must(here.projections.WriteOnlineLeases(t.Context(), users, time.Minute))
+		here.must(here.projections.Presence.WriteOnlineLeases(t.Context(), users, time.Minute))
 		clock.Move(2 * time.Minute)
-		there.must(there.projections.WriteOnlineLeases(t.Context(), users, time.Minute))
+		there.must(there.projections.Presence.WriteOnlineLeases(t.Context(), users, time.Minute))
 		wantNodes("one lease has ended", "there")
-		here.must(here.projections.WriteOnlineLeases(t.Context(), users, time.Minute))
+		here.must(here.projections.Presence.WriteOnlineLeases(t.Context(), users, time.Minute))
 		wantNodes("and is renewed", "here", "there")
-		there.must(there.projections.RemoveOnlineLeases(t.Context(), users))
-		here.must(here.projections.RemoveOnlineLeases(t.Context(), users))
+		there.must(there.projections.Presence.RemoveOnlineLeases(t.Context(), users))
+		here.must(here.projections.Presence.RemoveOnlineLeases(t.Context(), users))
 		wantNodes("all have left")
 		if n, err := here.projections.Commands().Exists(t.Context(), onlineKey(reader)).Result(); err != nil || n != 0 {
 			t.Errorf("the presence of nobody is kept: %d, %v", n, err)
@@ -66,7 +66,7 @@ func TestUsersAreNotifiedUntilTheirLeaseEnds(t *testing.T) {
 // watchedUsers returns which of the users have an open subscription on any node.
 func (v feedTest) watchedUsers(users ...services.UserID) (watched []services.UserID) {
 	v.Helper()
-	of, err := v.projections.UsersWithOpenSubscription(v.Context(), users)
+	of, err := v.projections.Presence.UsersWithOpenSubscription(v.Context(), users)
 	v.must(err)
 	for _, user := range users {
 		if of[user] {
@@ -91,22 +91,22 @@ func TestUsersAreWatchedUntilTheyLeaveTheLastNode(t *testing.T) {
 			}
 		}
 		want("nobody has entered")
-		here.must(here.projections.WriteOnlineLeases(t.Context(), both, time.Minute))
-		there.must(there.projections.WriteOnlineLeases(t.Context(), both[:1], 2*time.Minute))
+		here.must(here.projections.Presence.WriteOnlineLeases(t.Context(), both, time.Minute))
+		there.must(there.projections.Presence.WriteOnlineLeases(t.Context(), both[:1], 2*time.Minute))
 		want("on two nodes and on one", both...)
-		here.must(here.projections.RemoveOnlineLeases(t.Context(), both))
+		here.must(here.projections.Presence.RemoveOnlineLeases(t.Context(), both))
 		want("one node was left", reader)
-		here.must(here.projections.WriteOnlineLeases(t.Context(), both, time.Minute))
+		here.must(here.projections.Presence.WriteOnlineLeases(t.Context(), both, time.Minute))
 		want("they came back", both...)
-		there.must(there.projections.RemoveOnlineLeases(t.Context(), both))
+		there.must(there.projections.Presence.RemoveOnlineLeases(t.Context(), both))
 		want("the other node was left", both...)
-		here.must(here.projections.RemoveOnlineLeases(t.Context(), both))
+		here.must(here.projections.Presence.RemoveOnlineLeases(t.Context(), both))
 		want("all were left")
 		if online := here.onlineUsers(); !slices.Equal(online, sorted(both)) {
 			t.Errorf("%v are online within a lease", online)
 		}
-		here.must(here.projections.WriteOnlineLeases(t.Context(), both, time.Minute))
-		there.must(there.projections.WriteOnlineLeases(t.Context(), both[1:], 3*time.Minute))
+		here.must(here.projections.Presence.WriteOnlineLeases(t.Context(), both, time.Minute))
+		there.must(there.projections.Presence.WriteOnlineLeases(t.Context(), both[1:], 3*time.Minute))
 		clock.Move(time.Minute + time.Millisecond)
 		want("one node died", otherUser)
 		clock.Move(2 * time.Minute)
@@ -131,7 +131,7 @@ func TestALeaseIsByTheNodesClockAndTheKeyEndsWithIt(t *testing.T) {
 			users[i] = services.UserID(i)
 		}
 		ctx, trips := redis.WithRoundTrips(t.Context())
-		v.must(v.projections.WriteOnlineLeases(ctx, users, 90*time.Second))
+		v.must(v.projections.Presence.WriteOnlineLeases(ctx, users, 90*time.Second))
 		if trips.Count() != 1 {
 			t.Errorf("300 users entered in %d round trips, want 1", trips.Count())
 		}
@@ -145,16 +145,16 @@ func TestALeaseIsByTheNodesClockAndTheKeyEndsWithIt(t *testing.T) {
 			}
 		}
 		ctx, trips = redis.WithRoundTrips(t.Context())
-		if watched, err := v.projections.UsersWithOpenSubscription(ctx, users); err != nil || len(watched) != len(users) || trips.Count() != 1 {
+		if watched, err := v.projections.Presence.UsersWithOpenSubscription(ctx, users); err != nil || len(watched) != len(users) || trips.Count() != 1 {
 			t.Errorf("%d of %d are watched, %v, %d round trips", len(watched), len(users), err, trips.Count())
 		}
 		ctx, trips = redis.WithRoundTrips(t.Context())
-		v.must(v.projections.RemoveOnlineLeases(ctx, users))
+		v.must(v.projections.Presence.RemoveOnlineLeases(ctx, users))
 		if n, err := v.projections.Commands().Exists(t.Context(), onlineKey(150)).Result(); err != nil || n != 0 || trips.Count() != 1 {
 			t.Errorf("after all have left: %d keys, %v, %d round trips", n, err, trips.Count())
 		}
-		v.must(v.projections.WriteOnlineLeases(t.Context(), nil, time.Minute))
-		v.must(v.projections.RemoveOnlineLeases(t.Context(), nil))
+		v.must(v.projections.Presence.WriteOnlineLeases(t.Context(), nil, time.Minute))
+		v.must(v.projections.Presence.RemoveOnlineLeases(t.Context(), nil))
 	})
 }
 
@@ -163,9 +163,9 @@ func TestCallsWithoutRedisAreUnavailable(t *testing.T) {
 	v := feedTest{t, openProjections(t, redis.Options{URL: server.URL(), NodeID: "here"})}
 	server.Kill()
 	for what, err := range map[string]error{
-		"enter": v.projections.WriteOnlineLeases(t.Context(), []services.UserID{reader}, time.Minute),
+		"enter": v.projections.Presence.WriteOnlineLeases(t.Context(), []services.UserID{reader}, time.Minute),
 		"watched": func() error {
-			_, err := v.projections.UsersWithOpenSubscription(t.Context(), []services.UserID{reader})
+			_, err := v.projections.Presence.UsersWithOpenSubscription(t.Context(), []services.UserID{reader})
 			return err
 		}(),
 		"document": func() error { _, err := v.projections.Documents(t.Context(), []services.UserID{reader}); return err }(),

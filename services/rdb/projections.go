@@ -29,6 +29,7 @@ import (
 // Projections read and write Redis' view of the facts through the engine services/redis. They are safe for concurrent use.
 type Projections struct {
 	*redis.Client
+	Presence Presence // the users with open subscriptions
 	// layout has the fields that documents have now. Readers load it once for each call, so that they parse an answer by the
 	// layout by which they asked.
 	layout atomic.Pointer[documentLayout]
@@ -54,7 +55,7 @@ func Open(ctx context.Context, options redis.Options, shape DocumentShape) (*Pro
 	if err != nil {
 		return nil, err
 	}
-	p := &Projections{Client: client, memory: newDocumentMemory()}
+	p := &Projections{Client: client, Presence: Presence{client}, memory: newDocumentMemory()}
 	// Only this package knows which keys have to be emptied together with a key of the wrong type.
 	client.SetEmptyKeysFunc(p.repairWrongType)
 	types := shape.MessageTypes

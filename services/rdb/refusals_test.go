@@ -65,7 +65,7 @@ func TestReadsFailWhileWritesAreRefused(t *testing.T) {
 			for i := range users {
 				users[i] = services.UserID(i)
 			}
-			if err := v.projections.WriteOnlineLeases(t.Context(), users, time.Minute); !services.IsUnavailable(err) || !v.projections.RefusesWrites() {
+			if err := v.projections.Presence.WriteOnlineLeases(t.Context(), users, time.Minute); !services.IsUnavailable(err) || !v.projections.RefusesWrites() {
 				t.Fatalf("a write: %v, refused %v", err, v.projections.RefusesWrites())
 			}
 			v.wantReadsAnswered(false, "after a refusal")

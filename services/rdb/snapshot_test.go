@@ -126,7 +126,7 @@ func TestAResetKeepsOnlyTheVersion(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.projections.SetDots([]string{"shop"})
 		v.buildFromFacts(FeedFacts{SeenUpTo: 9, Entries: makeEntries(1, 12, countedEntry)})
-		v.must(v.projections.WriteOnlineLeases(v.Context(), []services.UserID{reader}, time.Minute))
+		v.must(v.projections.Presence.WriteOnlineLeases(v.Context(), []services.UserID{reader}, time.Minute))
 		v.putRegisters(DotRegister("shop", 1<<60), MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 1 << 60, Unread: 12}))
 		v.writeField("n", strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)) // as after a fallback version without Redis
 		before, stamp := v.readField("n"), v.takeStamp()

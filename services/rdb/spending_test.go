@@ -9,10 +9,11 @@ import (
 
 func TestSpendingAddsUpWithinAWindow(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
+		ledger := SpendingLedger{v.projections.Client}
 		ctx, trips := redis.WithRoundTrips(v.Context())
 		spend := func(window int64, buckets []string, amounts []int, want ...int) {
 			t.Helper()
-			got, err := v.projections.Spend(ctx, window, buckets, amounts)
+			got, err := ledger.Spend(ctx, window, buckets, amounts)
 			v.must(err)
 			if !slices.Equal(got, want) {
 				v.Errorf("window %d, %v of %v: %v: want %v", window, amounts, buckets, got, want)
@@ -33,7 +34,8 @@ func TestSpendingAddsUpWithinAWindow(t *testing.T) {
 func TestSpendingIntoAnotherTypeIsAnError(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.must(v.projections.Commands().LPush(v.Context(), spendingKey(1, "a"), "a key of another type").Err())
-		if totals, err := v.projections.Spend(v.Context(), 1, []string{"a"}, []int{1}); err == nil {
+		ledger := SpendingLedger{v.projections.Client}
+		if totals, err := ledger.Spend(v.Context(), 1, []string{"a"}, []int{1}); err == nil {
 			v.Errorf("a key of another type: %v, and no error", totals)
 		}
 	})

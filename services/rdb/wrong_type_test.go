@@ -46,14 +46,16 @@ func (v feedTest) operationsOfEveryKind() map[string]func(context.Context) error
 			_, err := v.projections.RaiseVersions(ctx, both, []uint64{1, 1})
 			return err
 		},
-		"a loss":   func(ctx context.Context) error { return v.projections.MarkDocumentsLost(ctx, both, []uint64{1, 1}) },
-		"a visit":  func(ctx context.Context) error { return v.projections.MarkActive(ctx, both, 20_000, time.Hour) },
-		"presence": func(ctx context.Context) error { return v.projections.WriteOnlineLeases(ctx, both, time.Minute) },
+		"a loss":  func(ctx context.Context) error { return v.projections.MarkDocumentsLost(ctx, both, []uint64{1, 1}) },
+		"a visit": func(ctx context.Context) error { return v.projections.MarkActive(ctx, both, 20_000, time.Hour) },
+		"presence": func(ctx context.Context) error {
+			return v.projections.Presence.WriteOnlineLeases(ctx, both, time.Minute)
+		},
 		"who is there": func(ctx context.Context) error {
-			_, err := v.projections.UsersWithOpenSubscription(ctx, both)
+			_, err := v.projections.Presence.UsersWithOpenSubscription(ctx, both)
 			return err
 		},
-		"the end of it": func(ctx context.Context) error { return v.projections.RemoveOnlineLeases(ctx, both) },
+		"the end of it": func(ctx context.Context) error { return v.projections.Presence.RemoveOnlineLeases(ctx, both) },
 		"a rebuild": func(ctx context.Context) error {
 			_, err := v.projections.BeginRebuild(ctx, both, RebuildMode{IsVisit: true})
 			return err
@@ -74,7 +76,7 @@ func TestAKeyOfAnotherTypeIsLostData(t *testing.T) {
 				if err := act(v.Context()); err != nil {
 					v.Errorf("%s, %s of text: %v", name, key, err)
 				}
-				v.must(v.projections.WriteOnlineLeases(v.Context(), []services.UserID{reader}, time.Minute))
+				v.must(v.projections.Presence.WriteOnlineLeases(v.Context(), []services.UserID{reader}, time.Minute))
 				v.wantFeed(name+", rebuilt", v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)}), redis.Applied, "3", makeEntries(1, 3, countedEntry)...)
 				if got := v.readDocument(); !got.Ready || got.Version <= shown {
 					v.Errorf("%s, %s of text: version %d was shown, and then %+v", name, key, shown, got)

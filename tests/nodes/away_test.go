@@ -85,7 +85,7 @@ func openSocketAsAnn(t *testing.T, n *world.Node) (leave func()) {
 	t.Helper()
 	ann := n.EnsureUserIDs("ann")
 	watched := func() bool {
-		of, err := n.Redis.UsersWithOpenSubscription(t.Context(), ann)
+		of, err := n.Redis.Presence.UsersWithOpenSubscription(t.Context(), ann)
 		return err == nil && of[ann[0]]
 	}
 	conn := n.Dial(t)
