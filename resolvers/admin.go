@@ -83,7 +83,7 @@ func graphActivityThresholds(thresholds services.ActivityThresholds) graph.Activ
 // Redis and may run on another node. So the payload mostly shows the state before the pass begins.
 func (r *Resolver) cleanNow(ctx context.Context) (*graph.CleanNowPayload, error) {
 	return runAsAdmin(ctx, r, "cleanNow", "", "", func(ctx context.Context) (*graph.CleanNowPayload, error) {
-		if err := r.Projector.AskForCleaning(ctx); err != nil {
+		if err := r.Cleaner.AskForRun(ctx); err != nil {
 			return nil, err
 		}
 		payload := &graph.CleanNowPayload{}

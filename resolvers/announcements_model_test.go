@@ -20,6 +20,7 @@ import (
 	"tidings/services/live"
 	"tidings/services/messages"
 	"tidings/services/notifications/notificationstest"
+	"tidings/services/projector"
 	"tidings/services/views"
 	"tidings/tests/histories"
 )
@@ -315,7 +316,7 @@ func TestAnnouncementsAgainstModel(t *testing.T) {
 				w.Clock.Advance(rapid.SampledFrom([]time.Duration{time.Hour, 40 * 24 * time.Hour}).Draw(m.T, "long"))
 			},
 			func() {
-				_, err := m.drawNode().Projector.Janitor().RunOnce(context.Background())
+				_, err := projector.NewJanitor(m.drawNode().Projector).RunOnce(context.Background())
 				m.must(err)
 			},
 		}

@@ -9,7 +9,7 @@ import (
 // cleaner returns the state of the cleaner of Redis: whether a pass runs on any node, when the last pass ended, and how much that pass
 // freed, no matter on which nodes it ran. While the first pass runs, lastRunAt is null.
 func (r *Resolver) cleaner(ctx context.Context) (*graph.Cleaner, error) {
-	run, err := r.Projector.CleanerRun(ctx)
+	run, err := r.Cleaner.LatestRun(ctx)
 	if err != nil {
 		return nil, err
 	}

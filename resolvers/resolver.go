@@ -69,11 +69,11 @@ type Resolver struct {
 	Announcements *announcements.Service // also dots and segments
 	Chat          *chat.Service          // conversations and their messages
 	Fanout        *fanout.Fanout         // commits commands, and brings posts to followers
-	// The Projector dates the events of ingest, and carries out the settings, repairs and cleaning of operators; no user's read
-	// goes through it.
+	// The Projector dates the events of ingest, and carries out the settings and repairs of operators; no user's read goes through it.
 	Projector *projector.Projector
-	Hub       *push.Hub // sends badges to open subscriptions
-	Queue     JobQueue  // for operators
+	Cleaner   *projector.Cleaner // cleans Redis, also when operators ask for it
+	Hub       *push.Hub          // sends badges to open subscriptions
+	Queue     JobQueue           // for operators
 	Clock     services.Clock
 	Log       *slog.Logger
 	Messages  *messages.Service // site messages

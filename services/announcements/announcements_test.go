@@ -13,6 +13,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/projector"
 	"tidings/services/redis"
 	"tidings/services/sql"
 )
@@ -243,7 +244,7 @@ func TestAUserBackAfter30DaysIsNew(t *testing.T) {
 		n.commit(n.MarkRead(marks, ReadUpTo{Announcement: first}), nil)
 		n.publish("after the mark")
 		n.wantUnread(marks, "after a mark", "after the mark")
-		if _, err := n.World.Projector.Janitor().RunOnce(t.Context()); err != nil {
+		if _, err := projector.NewJanitor(n.World.Projector).RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if known, err := ReadUser(t.Context(), n.World.Store.Runner, swept); err != nil || known.Version != 0 {

@@ -60,7 +60,7 @@ func TestARefillKeepsNobodyFromBecomingDormant(t *testing.T) {
 	n.Clock.Advance(5 * day)
 	n.refillInbox(user)
 	n.Clock.Advance(26 * day)
-	_, err := n.World.Projector.Janitor().RunOnce(t.Context())
+	_, err := projector.NewJanitor(n.World.Projector).RunOnce(t.Context())
 	n.Must(err)
 	state, err := announcements.ReadUser(t.Context(), n.Store.Runner, user)
 	if n.Must(err); state.Version != 0 {

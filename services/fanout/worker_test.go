@@ -10,6 +10,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/posts"
+	"tidings/services/projector"
 )
 
 // The fan-out of a post to many followers is split: all its chunks replace the job, or none.
@@ -128,7 +129,7 @@ func TestTheJanitorForgetsAFanOutThatDoesNotEnd(t *testing.T) {
 			left  int
 		}{{24 * time.Hour, 1}, {time.Second, 0}} {
 			w.Clock.Advance(turn.after)
-			_, err := w.Projector.Janitor().RunOnce(t.Context())
+			_, err := projector.NewJanitor(w.Projector).RunOnce(t.Context())
 			w.Must(err)
 			_, err = w.Caches.Changelog.RunOnce(t.Context())
 			w.Must(err)

@@ -269,11 +269,12 @@ func setRestriction(w *fanouttest.World, restriction services.Restriction, remov
 // runCleaner runs a cleaner once.
 func runCleaner(w *fanouttest.World) {
 	w.TB.Helper()
-	w.Must(w.Projector.AskForCleaning(w.TB.Context()))
-	for c := w.Projector.Cleaner(10 * time.Minute); ; {
+	c := projector.NewCleaner(w.Projector, 10*time.Minute)
+	w.Must(c.AskForRun(w.TB.Context()))
+	for {
 		took, err := c.RunOnce(w.TB.Context())
 		w.Must(err)
-		if state, err := w.Projector.CleanerRun(w.TB.Context()); err != nil || !state.RunningOrDue {
+		if state, err := c.LatestRun(w.TB.Context()); err != nil || !state.RunningOrDue {
 			w.Must(err)
 			return
 		}

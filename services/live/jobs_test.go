@@ -10,6 +10,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/notifications/notificationstest"
 	"tidings/services/people"
+	"tidings/services/projector"
 	"tidings/services/sql"
 )
 
@@ -204,7 +205,7 @@ func TestTheJanitorKeepsWhatSessionsNeed(t *testing.T) {
 		w.Must(err)
 		return len(list), unfollowed
 	}
-	janitor := w.Projector.Janitor()
+	janitor := projector.NewJanitor(w.Projector)
 	for _, step := range []struct {
 		after time.Duration // since the start of the show and the unfollow
 		rows  int           // former positions that are left

@@ -58,7 +58,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	// The audit and the cleaner work on everything that is registered below. They find it when they run, so their place in
 	// this order does not matter.
 	s.audit = audit.New(audit.Config{Store: s.Store, Redis: s.Redis, Projector: s.Projector, Clock: s.clock, Log: s.Log, LapTime: s.Config.AuditEvery})
-	s.cleaner = s.Projector.Cleaner(s.Config.CleanEvery)
+	s.cleaner = projector.NewCleaner(s.Projector, s.Config.CleanEvery)
 	// The features. Each registers its kinds of jobs, changes and versioned fields by itself.
 	announced := announcements.New(announcements.Config{
 		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Changelog: s.Caches.Changelog, Projector: s.Projector, IDs: ids, Clock: s.clock,
@@ -105,7 +105,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		Messages: letters,
 		Views:    lists,
 		Chat:     conversations, Announcements: announced,
-		Badge: s.Badge, Notifications: notified, Fanout: s.Fanout, Projector: s.Projector, Hub: s.Hub, Queue: s.Jobs, Clock: s.clock, Log: s.Log,
+		Badge: s.Badge, Notifications: notified, Fanout: s.Fanout, Projector: s.Projector, Cleaner: s.cleaner, Hub: s.Hub, Queue: s.Jobs, Clock: s.clock, Log: s.Log,
 	}
 }
 

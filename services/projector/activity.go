@@ -10,17 +10,14 @@ import (
 	"tidings/services/sql"
 )
 
-// activityThresholds returns the thresholds after which users count as idle and dormant now, on all nodes. Until this node has read
+// ActivityThresholds returns the thresholds after which users count as idle and dormant now, on all nodes. Until this node has read
 // them, at its very start, it returns the configured thresholds.
-func (p *Projector) activityThresholds() services.ActivityThresholds {
+func (p *Projector) ActivityThresholds() services.ActivityThresholds {
 	if thresholds, known := p.activityMemory.Thresholds(); known {
 		return thresholds
 	}
 	return services.ActivityThresholds{IdleAfter: p.cfg.IdleAfter, DormantAfter: p.cfg.DormantAfter}
 }
-
-// ActivityThresholds returns the thresholds after which users count as idle and dormant now.
-func (p *Projector) ActivityThresholds() services.ActivityThresholds { return p.activityThresholds() }
 
 // RecordConfiguredThresholds records the configured thresholds, unless an admin has set others. A node calls it at its start, so
 // that a changed configuration is a change of thresholds like any other.
@@ -68,7 +65,7 @@ func (p *Projector) putThresholds(ctx context.Context, next services.ActivityThr
 // thresholds are close, the exact dormancy threshold alone could exclude a user hours before IsOfIdleUser is true of their document,
 // because documents count whole days.
 func (p *Projector) DormantBefore() time.Time {
-	dormant, idle := p.activityThresholds().DormantCutoff(p.clock.Now()), p.IdleBefore()
+	dormant, idle := p.ActivityThresholds().DormantCutoff(p.clock.Now()), p.IdleBefore()
 	if idle.Before(dormant) {
 		return idle
 	}
@@ -77,7 +74,7 @@ func (p *Projector) DormantBefore() time.Time {
 
 // firstNonIdleDay is the first day that is not idle: users last seen before it are idle. It counts whole days, because documents do.
 func (p *Projector) firstNonIdleDay() int64 {
-	return services.DayOf(p.activityThresholds().IdleCutoff(p.clock.Now()))
+	return services.DayOf(p.ActivityThresholds().IdleCutoff(p.clock.Now()))
 }
 
 // IdleBefore is the cutoff for a big author's fan-out: followers last seen before it get no post pushed. It is earlier than
@@ -86,7 +83,7 @@ func (p *Projector) firstNonIdleDay() int64 {
 func (p *Projector) IdleBefore() time.Time {
 	const slack = 25 * time.Hour
 	now := p.clock.Now()
-	return time.Unix(services.DayOf(now.Add(-p.activityThresholds().IdleAfter))*int64(24*time.Hour/time.Second), 0).Add(-slack)
+	return time.Unix(services.DayOf(now.Add(-p.ActivityThresholds().IdleAfter))*int64(24*time.Hour/time.Second), 0).Add(-slack)
 }
 
 // IsOfIdleUser says whether a document belongs to a user who was idle. Such a document is rebuilt, and the user becomes active,
@@ -103,6 +100,6 @@ func (p *Projector) IsIdleIfSeenOn(day int64) bool { return day < p.firstNonIdle
 // has keys is pushed to. Keys outlive thresholds that were lowered: their users count as idle, and their documents are rebuilt when
 // they return.
 func (p *Projector) RedisKeyLifetime() time.Duration {
-	after := p.activityThresholds().DormantAfter
+	after := p.ActivityThresholds().DormantAfter
 	return after - after/30
 }

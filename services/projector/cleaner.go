@@ -60,8 +60,8 @@ func (f *FreedCounts) add(more FreedCounts) {
 	f.DroppedKeys += more.DroppedKeys
 }
 
-// Cleaner makes this node's cleaner. every is the time from the beginning of one run to the beginning of the next.
-func (p *Projector) Cleaner(every time.Duration) *Cleaner {
+// NewCleaner makes this node's cleaner. every is the time from the beginning of one run to the beginning of the next.
+func NewCleaner(p *Projector, every time.Duration) *Cleaner {
 	return &Cleaner{projector: p, runInterval: every}
 }
 
@@ -79,14 +79,14 @@ type CleanerRun struct {
 	LastFreed    FreedCounts // by the last run that ended
 }
 
-// CleanerRun reads the state of the cleaner's runs.
-func (p *Projector) CleanerRun(ctx context.Context) (CleanerRun, error) {
-	stored, err := readCleanerRun(ctx, p.store)
+// LatestRun reads the state of the runs of all nodes.
+func (c *Cleaner) LatestRun(ctx context.Context) (CleanerRun, error) {
+	stored, err := readCleanerRun(ctx, c.projector.store)
 	return CleanerRun{RunningOrDue: stored.RunningOrDue, LastEndedAt: stored.LastEndedAt, LastFreed: parseFreed(stored.LastFreedJSON)}, err
 }
 
-// AskForCleaning makes the next run of the cleaner due now, on any node, unless a run is under way.
-func (p *Projector) AskForCleaning(ctx context.Context) error { return askForCleaning(ctx, p.store) }
+// AskForRun makes the next run due now, on any node, unless a run is under way.
+func (c *Cleaner) AskForRun(ctx context.Context) error { return askForCleaning(ctx, c.projector.store) }
 
 // Run takes turns at cleaning until ctx ends.
 func (c *Cleaner) Run(ctx context.Context) error {

@@ -30,11 +30,11 @@ const cleanInterval = 10 * time.Minute // from the beginning of one run of the c
 // runCleaner lets a cleaner do a whole run.
 func runCleaner(w *fanouttest.World, c *projector.Cleaner) projector.FreedCounts {
 	w.TB.Helper()
-	w.Must(w.Projector.AskForCleaning(w.TB.Context()))
+	w.Must(c.AskForRun(w.TB.Context()))
 	for {
 		took, err := c.RunOnce(w.TB.Context())
 		w.Must(err)
-		if state, err := w.Projector.CleanerRun(w.TB.Context()); err != nil || !state.RunningOrDue {
+		if state, err := c.LatestRun(w.TB.Context()); err != nil || !state.RunningOrDue {
 			w.Must(err)
 			return state.LastFreed
 		}
@@ -71,7 +71,7 @@ func TestCleanerFrees(t *testing.T) {
 		const unknown = services.UserID(999)
 		_, err := w.Redis.BeginRebuild(t.Context(), []services.UserID{unknown}, rdb.RebuildMode{IsVisit: true})
 		w.Must(err)
-		c := w.Projector.Cleaner(cleanInterval)
+		c := projector.NewCleaner(w.Projector, cleanInterval)
 		freed := runCleaner(w, c)
 		if freed.TrimmedLists != 2 || freed.RemovedEntries != 40 || freed.DormantUsers < 1 || freed.UnknownUsers != 1 || freed.DroppedKeys < 4 || freed != c.Stats() {
 			t.Errorf("freed %+v, this node %+v", freed, c.Stats())
@@ -110,7 +110,7 @@ func TestDeletionsRefillATrimmedInbox(t *testing.T) {
 	w.Follow(users[0], users[1])
 	posts := w.InsertPosts(users[0], 330)
 	w.RunAllJobs(w.Fanout)
-	runCleaner(w, w.Projector.Cleaner(cleanInterval))
+	runCleaner(w, projector.NewCleaner(w.Projector, cleanInterval))
 	for _, post := range posts[len(posts)-12:] {
 		w.Delete(post)
 	}
@@ -130,7 +130,7 @@ func newSlowCleaner(t *testing.T, w *fanouttest.World, cfg projector.Config) *pr
 	t.Cleanup(func() { _ = redis.Close() })
 	proxy.Delay(20 * time.Millisecond)
 	cfg.Redis, cfg.Jobs = redis, jobs.New(jobs.Config{DB: w.Store})
-	return projector.New(cfg).Cleaner(cleanInterval)
+	return projector.NewCleaner(projector.New(cfg), cleanInterval)
 }
 
 // A user who returns while their keys are dropped has a complete document as soon as their rebuild has ended, and keeps it. A user
@@ -144,11 +144,11 @@ func TestAUserWhoReturnsDuringADropIsComplete(t *testing.T) {
 	w.Follow(author, users[1:]...)
 	w.InsertPosts(author, 3)
 	w.RunAllJobs(w.Fanout)
-	cleaners := []*projector.Cleaner{w.Projector.Cleaner(cleanInterval), newSlowCleaner(t, w, cfg)}
+	cleaners := []*projector.Cleaner{projector.NewCleaner(w.Projector, cleanInterval), newSlowCleaner(t, w, cfg)}
 	for round := range rounds {
 		w.Clock.Advance(31 * 24 * time.Hour)
 		markUsersActive(w, author)
-		w.Must(w.Projector.AskForCleaning(t.Context()))
+		w.Must(cleaners[0].AskForRun(t.Context()))
 		comes := func(i int) bool { return i%3 != round%3 }
 		var busy sync.WaitGroup
 		busy.Go(func() {
@@ -188,7 +188,7 @@ func TestAUserWhoReturnsDuringADropIsComplete(t *testing.T) {
 // All nodes share one run; another node continues the run of one that dies in its turn, from the same position.
 func TestCleanersTakeTurns(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
-		here, there := w.Projector.Cleaner(cleanInterval), w.AnotherFanout().Projector.Cleaner(cleanInterval)
+		here, there := projector.NewCleaner(w.Projector, cleanInterval), projector.NewCleaner(w.AnotherFanout().Projector, cleanInterval)
 		takes := func(c *projector.Cleaner, want bool, when string) {
 			t.Helper()
 			if took, err := c.RunOnce(t.Context()); err != nil || took != want {
@@ -216,7 +216,7 @@ func TestCleanersTakeTurns(t *testing.T) {
 		takes(there, false, "while the lease of the dead lasts")
 		w.Clock.Advance(time.Second)
 		takes(there, true, "after it")
-		state, err := w.Projector.CleanerRun(t.Context())
+		state, err := there.LatestRun(t.Context())
 		want := projector.CleanerRun{LastEndedAt: w.Clock.Now(), LastFreed: projector.FreedCounts{OrphanKeys: 7}}
 		if diff := cmp.Diff(want, state); err != nil || diff != "" {
 			t.Errorf("the run (-want +got), %v:\n%s", err, diff)
@@ -224,7 +224,7 @@ func TestCleanersTakeTurns(t *testing.T) {
 		if held, err := projector.LeaveCleanerTurn(t.Context(), w.Store, turn, true); err != nil || held {
 			t.Errorf("the dead node has passed its turn on: %v, %v", held, err)
 		}
-		w.Must(w.Projector.AskForCleaning(t.Context()))
+		w.Must(there.AskForRun(t.Context()))
 		takes(here, true, "when somebody asks for it")
 	})
 }
@@ -233,7 +233,7 @@ func TestCleanersTakeTurns(t *testing.T) {
 func TestCleanerWithoutRedis(t *testing.T) {
 	var text lockedLog
 	w := fanouttest.New(t, fanouttest.Options{Projector: func(cfg *projector.Config) { cfg.Log = slog.New(slog.NewTextHandler(&text, nil)) }})
-	c := w.Projector.Cleaner(cleanInterval)
+	c := projector.NewCleaner(w.Projector, cleanInterval)
 	w.RedisServer.Do("HSET", "{u77}:c", "1", "1,0,0,1,0,0,")
 	w.RedisServer.Pause()
 	took, err := c.RunOnce(t.Context())
@@ -243,7 +243,7 @@ func TestCleanerWithoutRedis(t *testing.T) {
 	w.RedisServer.Resume()
 	eventually.Holds(t, "the run ends", func() bool {
 		_, _ = c.RunOnce(t.Context())
-		state, err := w.Projector.CleanerRun(t.Context())
+		state, err := c.LatestRun(t.Context())
 		return err == nil && !state.RunningOrDue && state.LastFreed.OrphanKeys == 1
 	})
 	if log := text.String(); !strings.Contains(log, "Redis is cleaned") || !strings.Contains(log, "orphans=1") {
@@ -276,7 +276,7 @@ func TestCleanerRuns(t *testing.T) {
 	w.Must(err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	c := w.Projector.Cleaner(cleanInterval)
+	c := projector.NewCleaner(w.Projector, cleanInterval)
 	go func() { ended <- c.Run(ctx) }()
 	eventually.Holds(t, "it is cleaned", func() bool { return c.Stats().UnknownUsers == 1 })
 	stop()

@@ -40,8 +40,8 @@ func (p *Projector) RegisterExpiringRows(name string, forget func(ctx context.Co
 	p.expiring = append(p.expiring, expiringRows{name, forget})
 }
 
-// Janitor makes this node's janitor. Several nodes may run one each, because janitors only delete old rows.
-func (p *Projector) Janitor() *Janitor { return &Janitor{projector: p} }
+// NewJanitor makes this node's janitor. Several nodes may run one each, because janitors only delete old rows.
+func NewJanitor(p *Projector) *Janitor { return &Janitor{projector: p} }
 
 // Run cleans every ten minutes until ctx ends.
 func (j *Janitor) Run(ctx context.Context) error {

@@ -9,6 +9,7 @@ import (
 	"tidings/services/changelog"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
+	"tidings/services/projector"
 	"tidings/services/sql"
 )
 
@@ -17,7 +18,7 @@ func TestTheJanitorDeletesOldRows(t *testing.T) {
 	const keepLog, keepIdempotencyFor = time.Hour, 24 * time.Hour
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		user := w.MakeUsers(1)[0]
-		janitor := w.Projector.Janitor()
+		janitor := projector.NewJanitor(w.Projector)
 		remember := func(key string) {
 			w.Write(func(ctx context.Context, tx *sql.Tx) error {
 				if _, err := changelog.AppendLog(ctx, tx, "post", key, nil); err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"tidings/services"
+	"tidings/services/projector"
 	"tidings/tests/eventually"
 )
 
@@ -86,7 +87,7 @@ func TestAPanicOfOneDeletionEndsNoTurn(t *testing.T) {
 			return 1 + i, nil
 		})
 	}
-	dropped, err := w.Projector.Janitor().RunOnce(t.Context())
+	dropped, err := projector.NewJanitor(w.Projector).RunOnce(t.Context())
 	if dropped != 4 || !services.IsPanic(err) || !strings.HasPrefix(err.Error(), "faulty: panic: while it deletes\n") {
 		t.Errorf("%d rows were dropped, %v", dropped, err)
 	}

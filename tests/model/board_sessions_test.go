@@ -9,6 +9,7 @@ import (
 	"tidings/services/live"
 	"tidings/services/node"
 	"tidings/services/positions"
+	"tidings/services/projector"
 	"tidings/services/redis/redistest"
 	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
@@ -125,7 +126,7 @@ func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 	}
 	clean := func(t *testing.T, n *world.Node) {
 		t.Helper()
-		if _, err := n.Projector.Janitor().RunOnce(t.Context()); err != nil {
+		if _, err := projector.NewJanitor(n.Projector).RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if err := n.Live.Memory.Refresh(t.Context()); err != nil {

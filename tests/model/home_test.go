@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services/fanout"
+	"tidings/services/projector"
 	"tidings/services/redis/redistest"
 	"tidings/services/sql/sqltest"
 	"tidings/tests/histories"
@@ -166,10 +167,10 @@ func (h *homeFeedModel) pinMode(t *rapid.T) {
 
 // runCleaner runs the cleaner over all keys, which must change nothing visible.
 func (h *homeFeedModel) runCleaner(t *rapid.T) {
-	if err := h.Node.Projector.AskForCleaning(h.Node.TB.Context()); err != nil {
+	cleaner := projector.NewCleaner(h.Node.Projector, time.Hour)
+	if err := cleaner.AskForRun(h.Node.TB.Context()); err != nil {
 		t.Fatal(err)
 	}
-	cleaner := h.Node.Projector.Cleaner(time.Hour)
 	for took := true; took; {
 		var err error
 		if took, err = cleaner.RunOnce(h.Node.TB.Context()); err != nil {
