@@ -89,7 +89,7 @@ var Pages = sync.OnceValue(func() []Page {
 					// This is a fault of the build. Any test that calls Pages finds it.
 					panic(fmt.Errorf("docs: the list has a page that there is not: %w", err))
 				}
-				html, outline := Render(source)
+				html, outline := render(source)
 				if len(outline.Headings) == 0 || outline.Headings[0].Level != 1 {
 					panic(fmt.Errorf("docs: %s.md does not begin with its title", name))
 				}

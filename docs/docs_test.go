@@ -8,7 +8,7 @@ import (
 func TestMarkdownBecomesAPageOfTheSite(t *testing.T) {
 	const source = "# A `title`\n\n## A title\n\n## 每个 *记录*：一次\n\n[a](embed.md) [b](embed.md#claims) [c](README.md) [d](#a-title) [the file](../deploy/README.md) [e](https://example.com) " +
 		"![f](demo.png)\n\n| a | |\n|---|---|\n| b | c |\n\n```sh\necho '<b>'\n```\n"
-	html, outline := Render([]byte(source))
+	html, outline := render([]byte(source))
 	for _, want := range []string{
 		`<h1 id="a-title">`, `<h2 id="a-title-1">`, `<h2 id="每个-记录一次">`, `<a href="embed">a</a>`, `<a href="embed#claims">b</a>`, `<a href="./">c</a>`,
 		`<a href="#a-title">d</a> the file <a href="https://example.com" rel="noreferrer">e</a>`, `<img src="demo.png" alt="f">`,

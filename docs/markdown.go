@@ -34,11 +34,8 @@ func Parse(source []byte) ast.Node {
 // addresses matches the addresses in the HTML of a page.
 var addresses = regexp.MustCompile(`(?:src|srcset|href)="([^"\s]+)`)
 
-// ReadOutline reads the outline of Markdown.
-func ReadOutline(source []byte) Outline { return outline(Parse(source), source) }
-
-// outline walks a page once and collects its headings and links.
-func outline(document ast.Node, source []byte) (found Outline) {
+// ReadOutline walks a page once and collects its headings and links. document is what Parse made of source.
+func ReadOutline(document ast.Node, source []byte) (found Outline) {
 	inHTML := func(lines *text.Segments) {
 		for _, match := range addresses.FindAllSubmatch(lines.Value(source), -1) {
 			found.Links = append(found.Links, string(match[1]))
@@ -83,10 +80,10 @@ func plainText(node ast.Node, source []byte) string {
 // reader with only a keyboard can scroll them. A header cell without text becomes an ordinary cell.
 var wideElementReplacer = strings.NewReplacer("<th></th>", "<td></td>", "<pre>", `<pre tabindex="0">`, "<table>", `<div class="wide" tabindex="0"><table>`, "</table>", "</table></div>")
 
-// Render makes HTML of a page, and returns its outline.
-func Render(source []byte) (template.HTML, Outline) {
+// render makes HTML of a page, and returns its outline.
+func render(source []byte) (template.HTML, Outline) {
 	document := Parse(source)
-	found := outline(document, source)
+	found := ReadOutline(document, source)
 	for _, link := range linksOf(document) {
 		destination := string(link.Destination)
 		switch {

@@ -63,7 +63,6 @@ const (
 	pollInterval        = 500 * time.Millisecond // between two looks for new changes
 	busyPollInterval    = 50 * time.Millisecond  // the same, while requests are under way
 	deviceCheckInterval = 2 * time.Second        // between two looks for the first device
-	leaseName           = "devices"              // the name of the row that is leased
 )
 
 // Service sends Web Push from one node. It is safe for concurrent use.

@@ -129,17 +129,6 @@ func (s *Service) List(ctx context.Context, user services.UserID) (list []Device
 	return list, err
 }
 
-// byID is a device of a user; false if the user has none of that ID.
-func (s *Service) byID(ctx context.Context, user services.UserID, id string) (Device, bool, error) {
-	list, err := s.List(ctx, user)
-	for _, one := range list {
-		if one.ID == id {
-			return one, true, err
-		}
-	}
-	return Device{}, false, err
-}
-
 // devicesOf lists a user's devices, the last registered first, and the hash of each, by which its row is found.
 func (s *Service) devicesOf(ctx context.Context, r sql.Reader, user services.UserID) (list []Device, hashes []string, err error) {
 	err = r.Each(ctx, devicesOf, []any{user}, func(scan func(...any) error) error {

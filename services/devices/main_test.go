@@ -148,6 +148,9 @@ func (w *deviceWorld) register(s *Service, user services.UserID, name string) Re
 	return sqltest.Must(s.Register(w.Ctx, user, NewDevice{Endpoint: b.Endpoint, P256dh: b.P256dh, Auth: b.Auth, Silent: true}))(w.T)
 }
 
+// leaseName is the name of the row that is leased.
+const leaseName = "devices"
+
 // newTestSender makes the deviceSender of a node.
 func newTestSender(s *Service) *deviceSender { return s.newDeviceSender(s.pool.Lease(leaseName)) }
 

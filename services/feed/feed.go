@@ -18,7 +18,6 @@ package feed
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"tidings/services"
@@ -135,19 +134,6 @@ func (s *Service) seenPositionToMark(ctx context.Context, tx *sql.Tx, reader ser
 		err = services.Errorf(services.NotFound, "upTo: there is no %s", name)
 	}
 	return upTo, err
-}
-
-// Post reads one post. NOT_FOUND if it never existed or is deleted.
-func (s *Service) Post(ctx context.Context, id services.PostID) (services.Post, error) {
-	posts, _, err := s.reader.Read(ctx, []services.PostID{id}, nil)
-	if err != nil {
-		return services.Post{}, err
-	}
-	post, ok := posts[id]
-	if !ok || post.Deleted {
-		return services.Post{}, fmt.Errorf("post %s: %w", id, services.Errorf(services.NotFound, "there is no post:%s", id))
-	}
-	return post, nil
 }
 
 // ParentOf returns the post that a post answers or answered, also after the deletion of either; 0 if it answers none. It reads SQL,

@@ -143,9 +143,11 @@ func TestOnlyTheAuthorDeletesAPostAndOnce(t *testing.T) {
 	if count := n.Document(reader).FeedCount; count != 0 {
 		t.Errorf("a deleted unseen post counts: %d", count)
 	}
-	for _, id := range []services.PostID{id, 12345} {
-		if _, err := n.Service.Post(t.Context(), id); services.CodeOf(err) != services.NotFound {
-			t.Errorf("post %s: %v", id, err)
+	read, _, err := n.Service.reader.Read(t.Context(), []services.PostID{id, 12345}, nil)
+	n.Must(err)
+	for id, post := range read {
+		if !post.Deleted {
+			t.Errorf("post %s: %+v", id, post)
 		}
 	}
 }

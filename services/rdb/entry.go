@@ -22,9 +22,6 @@ const (
 	firstAuthorLetter = '!' // '!' to 'u'
 )
 
-// zeroID is the text of the ID 0, which sorts before every post.
-var zeroID = services.PostID(0).String()
-
 // AuthorLetters prints an author as entries of lists contain them: 5 digits of base 85, the most significant first, for
 // 32 bits.
 func AuthorLetters(author services.UserID) string {

@@ -11,6 +11,9 @@ import (
 	"tidings/services"
 )
 
+// zeroID is the text of the ID 0, which sorts before every post.
+var zeroID = services.PostID(0).String()
+
 // drawEntry draws a random entry.
 func drawEntry(t *rapid.T) services.FeedEntry {
 	return services.FeedEntry{

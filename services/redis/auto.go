@@ -11,16 +11,15 @@ import (
 	"tidings/services/trace"
 )
 
-// BatchingClient is the client for single reads under load: concurrent reads share one round trip. It counts round trips as the plain
-// client does, keeps the context's deadline, and returns the same errors. Cancelling the context of a call that waits in a batch
+// newBatchingClient makes the client for single reads under load: concurrent reads share one round trip. It counts round trips as the
+// plain client does, keeps the context's deadline, and returns the same errors. Cancelling the context of a call that waits in a batch
 // does not end the call: it ends after the read timeout at the latest, on the embedded Redis after twice that.
-func (c *Client) BatchingClient() redis.Cmdable { return c.batchingClient }
-
-// newBatchingClient makes the client of BatchingClient. The library's automatic pipeline runs its batches in a context of its own,
-// which neither counts round trips for the caller nor ends with the caller. So each call first goes through a hook, on a client
-// that never dials. Only one batch is sent at a time, so a call may wait for the batch before its own. The guard bounds both waits,
-// and calls that wait behind a batch that timed out fail at once. within is the time that a batch may take. Without a guard (nil:
-// the embedded Redis, or a cluster, whose nodes have their own) the calls are queued whatever the server does.
+//
+// The library's automatic pipeline runs its batches in a context of its own, which neither counts round trips for the caller nor ends
+// with the caller. So each call first goes through a hook, on a client that never dials. Only one batch is sent at a time, so a call
+// may wait for the batch before its own. The guard bounds both waits, and calls that wait behind a batch that timed out fail at once.
+// within is the time that a batch may take. Without a guard (nil: the embedded Redis, or a cluster, whose nodes have their own) the
+// calls are queued whatever the server does.
 func newBatchingClient(client redis.UniversalClient, readGuard *guard, within time.Duration) (*redis.Client, error) {
 	batches, err := client.AutoPipeline()
 	if err != nil {
@@ -32,7 +31,7 @@ func newBatchingClient(client redis.UniversalClient, readGuard *guard, within ti
 	return facade, nil
 }
 
-// batchingHook sends the calls of BatchingClient through the automatic pipeline of the real client.
+// batchingHook sends the calls of the batching client through the automatic pipeline of the real client.
 type batchingHook struct {
 	client    redis.UniversalClient // the real client
 	batches   *redis.AutoPipeliner  // gathers calls into batches, and sends them by client

@@ -29,7 +29,7 @@ func TestEachSharedReadGetsItsOwnAnswer(t *testing.T) {
 			readers.Go(func() {
 				for i := range 100 {
 					i = (i + reader) % keys
-					values, err := c.BatchingClient().HMGet(t.Context(), fmt.Sprintf("{u%d}:h", i), "a", "b", "none").Result()
+					values, err := c.batchingClient.HMGet(t.Context(), fmt.Sprintf("{u%d}:h", i), "a", "b", "none").Result()
 					if want := fmt.Sprint([]any{fmt.Sprint(i), fmt.Sprint(-i), nil}); err != nil || fmt.Sprint(values) != want {
 						t.Errorf("key %d: %v, %v, want %s", i, values, err, want)
 						return
@@ -44,22 +44,22 @@ func TestEachSharedReadGetsItsOwnAnswer(t *testing.T) {
 func TestSharedReadsHaveTheErrorsOfPlainOnes(t *testing.T) {
 	redistest.EachRedis(t, func(t *testing.T, url string) {
 		c := connect(t, Options{URL: url})
-		if err := c.BatchingClient().Get(t.Context(), "missing").Err(); !errors.Is(err, redis.Nil) {
+		if err := c.batchingClient.Get(t.Context(), "missing").Err(); !errors.Is(err, redis.Nil) {
 			t.Errorf("a missing key: %v, want redis.Nil", err)
 		}
-		if err := c.BatchingClient().Set(t.Context(), "text", "a", 0).Err(); err != nil {
+		if err := c.batchingClient.Set(t.Context(), "text", "a", 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.BatchingClient().HGet(t.Context(), "text", "f").Err(); !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		if err := c.batchingClient.HGet(t.Context(), "text", "f").Err(); !redis.HasErrorPrefix(err, "WRONGTYPE") {
 			t.Errorf("a wrong type: %v", err)
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		ctx, trips := WithRoundTrips(ended)
-		if err := c.BatchingClient().Get(ctx, "text").Err(); !errors.Is(err, context.Canceled) || trips.Count() != 0 {
+		if err := c.batchingClient.Get(ctx, "text").Err(); !errors.Is(err, context.Canceled) || trips.Count() != 0 {
 			t.Errorf("a caller who has gone: %v, %d round trips", err, trips.Count())
 		}
-		commands, err := c.BatchingClient().Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		commands, err := c.batchingClient.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 			p.Get(t.Context(), "text")
 			return nil
 		})
@@ -79,7 +79,7 @@ func TestConcurrentSharedReadsAreBatched(t *testing.T) {
 	for range readers {
 		all.Go(func() {
 			for range reads {
-				if err := c.BatchingClient().Get(t.Context(), "k").Err(); err != redis.Nil {
+				if err := c.batchingClient.Get(t.Context(), "k").Err(); err != redis.Nil {
 					t.Error(err)
 				}
 			}
@@ -136,7 +136,7 @@ func TestASharedReadTimesOutWithoutADeadline(t *testing.T) {
 	ended := make(chan struct{})
 	for range 8 {
 		readers.Go(func() {
-			if err := MapError(c.BatchingClient().Get(t.Context(), "k").Err()); !services.IsUnavailable(err) {
+			if err := MapError(c.batchingClient.Get(t.Context(), "k").Err()); !services.IsUnavailable(err) {
 				t.Errorf("in a black hole: %v, want UNAVAILABLE", err)
 			}
 		})
@@ -161,7 +161,7 @@ func BenchmarkReadOfADocument(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	for name, client := range map[string]redis.Cmdable{"plain": c.Commands(), "shared": c.BatchingClient()} {
+	for name, client := range map[string]redis.Cmdable{"plain": c.Commands(), "shared": c.batchingClient} {
 		b.Run(name, func(b *testing.B) {
 			b.SetParallelism(64)
 			b.RunParallel(func(p *testing.PB) {

@@ -106,7 +106,7 @@ func TestCallsWorkAgainAfterAKilledServerRestarts(t *testing.T) {
 	t.Run("pipeline", func(t *testing.T) { test(t, readOneKey) })
 	t.Run("shared", func(t *testing.T) {
 		test(t, func(ctx context.Context, c *Client) error {
-			if err := c.BatchingClient().Get(ctx, "key").Err(); err != redis.Nil {
+			if err := c.batchingClient.Get(ctx, "key").Err(); err != redis.Nil {
 				return MapError(err)
 			}
 			return nil
@@ -200,7 +200,7 @@ func TestADeadlineIsKeptInABlackHole(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *Client) error{
 		"command":  func(ctx context.Context, c *Client) error { return MapError(c.Commands().Get(ctx, "key").Err()) },
 		"pipeline": readOneKey,
-		"shared":   func(ctx context.Context, c *Client) error { return MapError(c.BatchingClient().Get(ctx, "key").Err()) },
+		"shared":   func(ctx context.Context, c *Client) error { return MapError(c.batchingClient.Get(ctx, "key").Err()) },
 		"script": func(ctx context.Context, c *Client) error {
 			_, err := c.Run(ctx, setScript, []ScriptCall{{Keys: []string{"k"}, Args: []any{1}}})
 			return err

@@ -49,7 +49,7 @@ func NewOneField(name string) *Fields {
 }
 
 // ReadFields reads fields of one hash, in their order, with AbsentField for a field that the hash does not have. Concurrent reads
-// share a round trip, with the waits and errors of BatchingClient, at half of its processor time. The texts are appended to
+// share a round trip, with the waits and errors of the batching client, at half of its processor time. The texts are appended to
 // into.
 func (c *Client) ReadFields(ctx context.Context, key string, fields *Fields, into []string) ([]string, error) {
 	if c.fieldReads == nil && fields.indexByName == nil {

@@ -74,7 +74,7 @@ func TestReadsOfAHungRedisWaitOnce(t *testing.T) {
 	user := services.UserID(1)
 	for name, ask := range map[string]func(ctx context.Context, c *Client) error{
 		"shared": func(ctx context.Context, c *Client) error {
-			return MapError(c.BatchingClient().HMGet(ctx, UserKey(user, ":b"), "st").Err())
+			return MapError(c.batchingClient.HMGet(ctx, UserKey(user, ":b"), "st").Err())
 		},
 		"pipeline": func(ctx context.Context, c *Client) error {
 			ctx = WithReadGuard(ctx)
@@ -123,7 +123,7 @@ func TestReadsBehindAHungBatchAreNotSent(t *testing.T) {
 	var asking sync.WaitGroup
 	for i := range readers {
 		asking.Go(func() {
-			if err := MapError(c.BatchingClient().Get(t.Context(), fmt.Sprint(i)).Err()); !services.IsUnavailable(err) {
+			if err := MapError(c.batchingClient.Get(t.Context(), fmt.Sprint(i)).Err()); !services.IsUnavailable(err) {
 				t.Errorf("%v, want UNAVAILABLE", err)
 			}
 		})
@@ -137,7 +137,7 @@ func TestReadsBehindAHungBatchAreNotSent(t *testing.T) {
 // Writers continue until the breaker opens: a lost write has no substitute.
 func TestTheGuardIsForReadsAlone(t *testing.T) {
 	c, g, _, sent := openHungClient(t)
-	if err := MapError(c.BatchingClient().Get(t.Context(), "a").Err()); !services.IsUnavailable(err) || !g.refuses() {
+	if err := MapError(c.batchingClient.Get(t.Context(), "a").Err()); !services.IsUnavailable(err) || !g.refuses() {
 		t.Fatalf("%v, refuses %v", err, g.refuses())
 	}
 	before := sent.count()
@@ -158,7 +158,7 @@ func TestOnlyTimeOutsTripTheGuard(t *testing.T) {
 	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	proxy.BlackHole(true)
-	if err := MapError(c.BatchingClient().Get(hurried, "a").Err()); !services.IsUnavailable(err) {
+	if err := MapError(c.batchingClient.Get(hurried, "a").Err()); !services.IsUnavailable(err) {
 		t.Errorf("a caller in a hurry: %v", err)
 	}
 	proxy.ResetConnections()
@@ -168,11 +168,11 @@ func TestOnlyTimeOutsTripTheGuard(t *testing.T) {
 	}
 	proxy.BlackHole(false)
 	proxy.DropReplies(1)
-	_ = c.BatchingClient().Get(t.Context(), "a").Err()
+	_ = c.batchingClient.Get(t.Context(), "a").Err()
 	if c.readGuard.refuses() {
 		t.Error("the guard has tripped")
 	}
-	if err := c.BatchingClient().Get(t.Context(), "a").Err(); err != redis.Nil {
+	if err := c.batchingClient.Get(t.Context(), "a").Err(); err != redis.Nil {
 		t.Error(err)
 	}
 }
@@ -191,7 +191,7 @@ func TestAHungMasterRefusesReadsOfItsKeysAlone(t *testing.T) {
 		users[master.Options().Addr] = user
 	}
 	read := func(server *redistest.Server) error {
-		err := c.BatchingClient().Get(t.Context(), UserKey(users[server.Addr()], ":b")).Err()
+		err := c.batchingClient.Get(t.Context(), UserKey(users[server.Addr()], ":b")).Err()
 		if err == redis.Nil {
 			return nil
 		}

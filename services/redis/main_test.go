@@ -81,8 +81,8 @@ func eachRedisMode(t *testing.T, run func(t *testing.T, mode, url string)) {
 
 // These scripts of the tests are registered, as those of an importing package are.
 var (
-	firstScript  = RegisterScript("test_first", "return 1")
-	secondScript = RegisterScript("test_second", "return ", "2")
+	firstScript  = registerScript("test_first", "return 1")
+	secondScript = registerScript("test_second", "return ", "2")
 )
 
 // init registers settings as an importing package does.

@@ -27,7 +27,7 @@ const (
 // afterwards.
 type Client struct {
 	redis          redis.UniversalClient                          // the client of go-redis, with the connections to all servers
-	batchingClient *redis.Client                                  // see BatchingClient
+	batchingClient *redis.Client                                  // for single reads under load, see newBatchingClient
 	fieldReads     *fieldReadBatcher                              // of ReadFields; nil on a cluster
 	readGuard      *guard                                         // of the one server; nil on a cluster and for the embedded Redis
 	dials          *sentinelDials                                 // counts the connections that are being made; nil without sentinels
@@ -321,6 +321,3 @@ func (c *Client) Clock() services.Clock { return c.time }
 
 // Log is the logger for operators.
 func (c *Client) Log() *slog.Logger { return c.log }
-
-// Clustered reports whether the keys are distributed over several masters.
-func (c *Client) Clustered() bool { return c.mode == modeCluster }

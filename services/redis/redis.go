@@ -11,7 +11,7 @@
 // empty. Hints in flight on a connection that breaks are lost, and the receiver is notified to read again.
 //
 // The main entry points: Change, ChangeForResults and RunSequence run scripts; Read and Pipeline send plain commands; ReadFields
-// and BatchingClient join the reads of concurrent callers. A call passes, from the outside to the network:
+// joins the reads of concurrent callers. A call passes, from the outside to the network:
 //
 //  1. for reads, the guard, which bounds their wait and refuses them after a time-out;
 //  2. the hooks that count round trips, record spans and see refused writes (roundTripHook, refusalsHook);

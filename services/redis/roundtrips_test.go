@@ -22,7 +22,7 @@ func TestRoundTripsAreCounted(t *testing.T) {
 		}{
 			{"a command", 1, func(ctx context.Context) error { return c.Commands().Set(ctx, "a", 1, 0).Err() }},
 			{"a command that fails", 1, func(ctx context.Context) error { _ = c.Commands().LPush(ctx, "a", 1).Err(); return nil }},
-			{"a shared command", 1, func(ctx context.Context) error { return c.BatchingClient().Get(ctx, "a").Err() }},
+			{"a shared command", 1, func(ctx context.Context) error { return c.batchingClient.Get(ctx, "a").Err() }},
 			{"a pipeline of 100", 1, func(ctx context.Context) error {
 				_, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 					for i := range 100 {
@@ -92,7 +92,7 @@ func TestANestedRoundTripCountAddsToItsOuterCount(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.BatchingClient().Get(innerCtx, "none").Err(); err != redis.Nil {
+	if err := c.batchingClient.Get(innerCtx, "none").Err(); err != redis.Nil {
 		t.Fatal(err)
 	}
 	if inner.Count() != 2 || outer.Count() != 3 || other.Count() != 0 {

@@ -28,9 +28,9 @@ type Script struct {
 // registeredScripts are in the order of their registration; every Client loads them into its masters.
 var registeredScripts []*Script
 
-// RegisterScript joins the parts into a script and registers it: every Client loads it into its masters. It is for package
+// registerScript joins the parts into a script and registers it: every Client loads it into its masters. It is for package
 // variables, before the first Client; it panics if the name is taken.
-func RegisterScript(name string, parts ...string) *Script {
+func registerScript(name string, parts ...string) *Script {
 	if slices.ContainsFunc(registeredScripts, func(s *Script) bool { return s.Name == name }) {
 		panic(fmt.Sprintf("redis: the script %s is registered twice", name))
 	}

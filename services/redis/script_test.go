@@ -278,5 +278,5 @@ func TestAScriptThatIsRegisteredTwicePanics(t *testing.T) {
 			t.Errorf("panic %q does not name the script, or %d scripts became %d", what, before, len(registeredScripts))
 		}
 	}()
-	RegisterScript("test_first", "return 3")
+	registerScript("test_first", "return 3")
 }

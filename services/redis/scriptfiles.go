@@ -28,7 +28,7 @@ func (f ScriptFiles) Load(name string, parts ...string) *Script {
 	for _, part := range append(parts[:len(parts):len(parts)], name) {
 		texts = append(texts, f.FileText(part))
 	}
-	return RegisterScript(name, texts...)
+	return registerScript(name, texts...)
 }
 
 // FileText is the text of lua/NAME.lua, to stand before a script. A part that the package does not have is one of the engine. It

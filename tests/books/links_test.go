@@ -13,6 +13,9 @@ import (
 	"tidings/tests/world"
 )
 
+// outlineOf returns the outline of Markdown.
+func outlineOf(source []byte) docs.Outline { return docs.ReadOutline(docs.Parse(source), source) }
+
 // outlinesByPath returns the outlines of all Markdown files of the repository, by path.
 func outlinesByPath(t *testing.T) map[string]docs.Outline {
 	t.Helper()
@@ -26,7 +29,7 @@ func outlinesByPath(t *testing.T) map[string]docs.Outline {
 		}
 		source, err := os.ReadFile(file)
 		name, _ := filepath.Rel(world.RepositoryRoot(), file)
-		found[filepath.ToSlash(name)] = docs.ReadOutline(source)
+		found[filepath.ToSlash(name)] = outlineOf(source)
 		return err
 	})
 	if err != nil || len(found) < 12 {
@@ -72,9 +75,9 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 
 func TestDeadLinksAreFound(t *testing.T) {
 	all := map[string]docs.Outline{
-		"docs/a.md": docs.ReadOutline([]byte("# A\n## A part: `x`, 第二\n[1](#a-part-x-第二) [2](#a-part) [3](b.md) [4](b.md#b) [5](b.md#c) [6](c.md) <img src=\"no.png\"> ![](yes.png) [7](../README.md)\n")),
-		"docs/b.md": docs.ReadOutline([]byte("# B\n")),
-		"README.md": docs.ReadOutline(nil),
+		"docs/a.md": outlineOf([]byte("# A\n## A part: `x`, 第二\n[1](#a-part-x-第二) [2](#a-part) [3](b.md) [4](b.md#b) [5](b.md#c) [6](c.md) <img src=\"no.png\"> ![](yes.png) [7](../README.md)\n")),
+		"docs/b.md": outlineOf([]byte("# B\n")),
+		"README.md": outlineOf(nil),
 	}
 	dead := deadLinks("docs/a.md", all, func(file string) bool { return file == "docs/yes.png" })
 	slices.Sort(dead)
