@@ -11,14 +11,14 @@ import (
 	"tidings/services/trace"
 )
 
-// Batch reads values by their keys, each key at most once. Keys that one caller passes are read together. A caller that asks
+// batch reads values by their keys, each key at most once. Keys that one caller passes are read together. A caller that asks
 // for a key which another caller is reading waits for that read. A key without a value is remembered like a key with one. A
-// failed read is forgotten, so that the next caller tries again. The zero value is ready to use. A Batch is safe for concurrent
+// failed read is forgotten, so that the next caller tries again. The zero value is ready to use. A batch is safe for concurrent
 // use.
 //
-// A Batch never delays a read to collect more keys, as batches that wait for a tick do: each field would take longer, and
+// A batch never delays a read to collect more keys, as batches that wait for a tick do: each field would take longer, and
 // timing would decide whether two fields share a read. A caller that knows more keys passes all of them at once.
-type Batch[K comparable, V any] struct {
+type batch[K comparable, V any] struct {
 	mu sync.Mutex // guards reads
 	// reads has the read of each key that a caller has asked for. The read runs, or is done.
 	reads map[K]*batchRead[K, V]
@@ -32,7 +32,7 @@ type batchRead[K comparable, V any] struct {
 	err   error
 }
 
-// keysClaim says how one caller of a Batch gets the values of its keys: from the read of each key. At most one of these reads, own, is
+// keysClaim says how one caller of a batch gets the values of its keys: from the read of each key. At most one of these reads, own, is
 // to be done by the caller itself. The caller must settle it, or other callers wait for ever.
 type keysClaim[K comparable, V any] struct {
 	reads []*batchRead[K, V] // for each key of the caller, the read that has its value
@@ -50,14 +50,14 @@ var closedChannel = func() chan struct{} {
 	return done
 }()
 
-// Load returns the values of keys; a key without a value is absent. fetch reads the keys that were not read before. All calls
-// on one Batch must pass an equivalent fetch. One failed read fails the whole call.
-func (b *Batch[K, V]) Load(ctx context.Context, keys []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (map[K]V, error) {
+// loadMany returns the values of keys; a key without a value is absent. fetch reads the keys that were not read before. All calls
+// on one batch must pass an equivalent fetch. One failed read fails the whole call.
+func (b *batch[K, V]) loadMany(ctx context.Context, keys []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (map[K]V, error) {
 	return b.load(ctx, keys, b.claim(keys), fetch)
 }
 
 // load does the read that a claim owns, and then waits for the reads of other callers.
-func (b *Batch[K, V]) load(ctx context.Context, keys []K, c keysClaim[K, V], fetch func(ctx context.Context, keys []K) (map[K]V, error)) (map[K]V, error) {
+func (b *batch[K, V]) load(ctx context.Context, keys []K, c keysClaim[K, V], fetch func(ctx context.Context, keys []K) (map[K]V, error)) (map[K]V, error) {
 	if c.own != nil {
 		// These are the values and the error that other callers get if fetch panics.
 		found, err := map[K]V(nil), errBroken
@@ -75,19 +75,19 @@ func (b *Batch[K, V]) load(ctx context.Context, keys []K, c keysClaim[K, V], fet
 	return b.collect(ctx, keys, c)
 }
 
-// LoadOne returns the value of one key; found is false if it has none. If no caller has asked for the key yet, LoadOne calls others,
+// loadOne returns the value of one key; found is false if it has none. If no caller has asked for the key yet, loadOne calls others,
 // and reads the keys that it returns in the same read. So it costs no more to ask for each key of a long list than to read the list.
 // Otherwise others is not called.
-func (b *Batch[K, V]) LoadOne(ctx context.Context, key K, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
-	return b.LoadOneBounded(ctx, key, func(others int) int { return others }, others, fetch)
+func (b *batch[K, V]) loadOne(ctx context.Context, key K, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
+	return b.loadOneBounded(ctx, key, func(others int) int { return others }, others, fetch)
 }
 
-// LoadOneBounded returns the value of one key; found is false if it has none. If no caller has asked for the key yet, LoadOneBounded
-// reads it together with keys that others returns, but only with as many as most allows: LoadOne has no such bound. most gets the
+// loadOneBounded returns the value of one key; found is false if it has none. If no caller has asked for the key yet, loadOneBounded
+// reads it together with keys that others returns, but only with as many as most allows: loadOne has no such bound. most gets the
 // number of other keys that could be read too, and returns how many of them may be. Keys that are known already do not count, so
 // that with a bound of m a list of n items costs about n/m reads. most is called with the batch locked, at most once, and not if
 // there are no other keys.
-func (b *Batch[K, V]) LoadOneBounded(ctx context.Context, key K, most func(others int) int, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
+func (b *batch[K, V]) loadOneBounded(ctx context.Context, key K, most func(others int) int, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
 	keys := []K{key}
 	// others is called without the lock, because it may be costly. If another caller claims the key meanwhile, claimOneBounded finds
 	// that out.
@@ -100,16 +100,16 @@ func (b *Batch[K, V]) LoadOneBounded(ctx context.Context, key K, most func(other
 	return value, found, err
 }
 
-// Keep remembers a value that was not read by this Batch. It replaces an older value.
-func (b *Batch[K, V]) Keep(key K, value V) {
+// keep remembers a value that was not read by this batch. It replaces an older value.
+func (b *batch[K, V]) keep(key K, value V) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.put(key, &batchRead[K, V]{done: closedChannel, found: map[K]V{key: value}})
 }
 
-// keepIfAbsent remembers values that were not read by this Batch, for the keys that no caller has asked for yet. It replaces no value,
+// keepIfAbsent remembers values that were not read by this batch, for the keys that no caller has asked for yet. It replaces no value,
 // because within a response a value must not change once a caller has seen it.
-func (b *Batch[K, V]) keepIfAbsent(values map[K]V) {
+func (b *batch[K, V]) keepIfAbsent(values map[K]V) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	kept := &batchRead[K, V]{done: closedChannel, found: values}
@@ -121,21 +121,21 @@ func (b *Batch[K, V]) keepIfAbsent(values map[K]V) {
 }
 
 // isRequested reports whether a key was read or is being read.
-func (b *Batch[K, V]) isRequested(key K) bool {
+func (b *batch[K, V]) isRequested(key K) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.reads[key] != nil
 }
 
 // keys returns all keys that were read or are being read, in any order.
-func (b *Batch[K, V]) keys() []K {
+func (b *batch[K, V]) keys() []K {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Collect(maps.Keys(b.reads))
 }
 
 // keysReadWith returns the keys of the read that a key is in, including the key. If nobody has asked for the key, it is the only one.
-func (b *Batch[K, V]) keysReadWith(key K) (keys []K) {
+func (b *batch[K, V]) keysReadWith(key K) (keys []K) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	of := b.reads[key]
@@ -151,7 +151,7 @@ func (b *Batch[K, V]) keysReadWith(key K) (keys []K) {
 }
 
 // put records the read of a key. The caller holds the lock.
-func (b *Batch[K, V]) put(key K, r *batchRead[K, V]) {
+func (b *batch[K, V]) put(key K, r *batchRead[K, V]) {
 	if b.reads == nil {
 		b.reads = map[K]*batchRead[K, V]{}
 	}
@@ -160,7 +160,7 @@ func (b *Batch[K, V]) put(key K, r *batchRead[K, V]) {
 
 // claim returns the reads of the keys. Keys that no caller has asked for get a new read, which the caller must do. A caller settles
 // its own read before it waits for another one, so that two callers never wait for each other.
-func (b *Batch[K, V]) claim(keys []K) (c keysClaim[K, V]) {
+func (b *batch[K, V]) claim(keys []K) (c keysClaim[K, V]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.claimLocked(keys)
@@ -168,7 +168,7 @@ func (b *Batch[K, V]) claim(keys []K) (c keysClaim[K, V]) {
 
 // claimOneBounded claims the first of keys, and of the other keys those that no caller has asked for yet, as many as most allows.
 // If another caller has claimed the first key meanwhile, it adds no other keys. It returns the keys of the claim.
-func (b *Batch[K, V]) claimOneBounded(keys []K, most func(others int) int) ([]K, keysClaim[K, V]) {
+func (b *batch[K, V]) claimOneBounded(keys []K, most func(others int) int) ([]K, keysClaim[K, V]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	// The capacity is 1, so that appending does not write into the caller's keys.
@@ -188,7 +188,7 @@ func (b *Batch[K, V]) claimOneBounded(keys []K, most func(others int) int) ([]K,
 
 // claimLocked is claim for a caller that holds the lock. It returns the reads of the keys, and makes one new read, which the caller
 // must do, for the keys that no caller has asked for.
-func (b *Batch[K, V]) claimLocked(keys []K) (c keysClaim[K, V]) {
+func (b *batch[K, V]) claimLocked(keys []K) (c keysClaim[K, V]) {
 	c.reads = make([]*batchRead[K, V], len(keys))
 	for i, key := range keys {
 		known := b.reads[key]
@@ -206,7 +206,7 @@ func (b *Batch[K, V]) claimLocked(keys []K) (c keysClaim[K, V]) {
 
 // settle ends the read c.own of a claim with a result. After an error its keys can be claimed again, and the callers that wait for
 // the read get the error.
-func (b *Batch[K, V]) settle(c keysClaim[K, V], found map[K]V, err error) {
+func (b *batch[K, V]) settle(c keysClaim[K, V], found map[K]V, err error) {
 	if c.own == nil {
 		return
 	}
@@ -223,7 +223,7 @@ func (b *Batch[K, V]) settle(c keysClaim[K, V], found map[K]V, err error) {
 }
 
 // collect waits for the reads of a claim and returns the values of its keys.
-func (b *Batch[K, V]) collect(ctx context.Context, keys []K, c keysClaim[K, V]) (map[K]V, error) {
+func (b *batch[K, V]) collect(ctx context.Context, keys []K, c keysClaim[K, V]) (map[K]V, error) {
 	values := make(map[K]V, len(keys))
 	for i, key := range keys {
 		r := c.reads[i]

@@ -30,10 +30,10 @@ func (s *squareReader) read(_ context.Context, keys []int) (map[int]int, error) 
 }
 
 func TestABatchReadsEachKeyOnce(t *testing.T) {
-	var b Batch[int, int]
+	var b batch[int, int]
 	s := &squareReader{}
 	for _, keys := range [][]int{{2, 4, 5, 4}, {4, 5, 6}, {2, 5}, nil} {
-		found, err := b.Load(t.Context(), keys, s.read)
+		found, err := b.loadMany(t.Context(), keys, s.read)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,12 +49,12 @@ func TestABatchReadsEachKeyOnce(t *testing.T) {
 }
 
 func TestConcurrentCallersShareARead(t *testing.T) {
-	var b Batch[int, int]
+	var b batch[int, int]
 	s := &squareReader{}
 	reading, goOn := make(chan struct{}), make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {
-		_, err := b.Load(t.Context(), []int{2, 4}, func(ctx context.Context, keys []int) (map[int]int, error) {
+		_, err := b.loadMany(t.Context(), []int{2, 4}, func(ctx context.Context, keys []int) (map[int]int, error) {
 			close(reading)
 			<-goOn
 			return s.read(ctx, keys)
@@ -66,7 +66,7 @@ func TestConcurrentCallersShareARead(t *testing.T) {
 	<-reading
 	for range 8 {
 		group.Go(func() {
-			found, err := b.Load(t.Context(), []int{4, 6}, s.read)
+			found, err := b.loadMany(t.Context(), []int{4, 6}, s.read)
 			if err != nil || found[4] != 16 || found[6] != 36 {
 				t.Errorf("%v, %v", found, err)
 			}
@@ -74,7 +74,7 @@ func TestConcurrentCallersShareARead(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := b.Load(ctx, []int{2}, s.read); !errors.Is(err, context.Canceled) {
+	if _, err := b.loadMany(ctx, []int{2}, s.read); !errors.Is(err, context.Canceled) {
 		t.Errorf("whoever has gone waits on: %v", err)
 	}
 	close(goOn)
@@ -85,24 +85,24 @@ func TestConcurrentCallersShareARead(t *testing.T) {
 }
 
 func TestAFailedReadIsForgotten(t *testing.T) {
-	var b Batch[int, int]
+	var b batch[int, int]
 	s := &squareReader{err: errors.New("away")}
-	if _, err := b.Load(t.Context(), []int{2, 4}, s.read); !errors.Is(err, s.err) {
+	if _, err := b.loadMany(t.Context(), []int{2, 4}, s.read); !errors.Is(err, s.err) {
 		t.Errorf("%v", err)
 	}
 	s.err = nil
-	if found, err := b.Load(t.Context(), []int{2}, s.read); err != nil || found[2] != 4 {
+	if found, err := b.loadMany(t.Context(), []int{2}, s.read); err != nil || found[2] != 4 {
 		t.Errorf("the failure was remembered: %v, %v", found, err)
 	}
 }
 
 func TestAPanicReleasesWaitingCallers(t *testing.T) {
-	var b Batch[int, int]
+	var b batch[int, int]
 	reading, goOn := make(chan struct{}), make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {
 		defer func() { _ = recover() }()
-		_, _ = b.Load(t.Context(), []int{2}, func(context.Context, []int) (map[int]int, error) {
+		_, _ = b.loadMany(t.Context(), []int{2}, func(context.Context, []int) (map[int]int, error) {
 			close(reading)
 			<-goOn
 			panic("a fault")
@@ -118,24 +118,24 @@ func TestAPanicReleasesWaitingCallers(t *testing.T) {
 		t.Errorf("who waited got %v", err)
 	}
 	group.Wait()
-	if found, err := b.Load(t.Context(), []int{2}, (&squareReader{}).read); err != nil || found[2] != 4 {
+	if found, err := b.loadMany(t.Context(), []int{2}, (&squareReader{}).read); err != nil || found[2] != 4 {
 		t.Errorf("after it: %v, %v", found, err)
 	}
 }
 
 func TestKeptValuesAreNotReadAgain(t *testing.T) {
-	var b Batch[int, int]
+	var b batch[int, int]
 	s := &squareReader{}
-	b.Keep(2, 7)
+	b.keep(2, 7)
 	b.keepIfAbsent(map[int]int{2: 8, 4: 9})
-	if found, err := b.Load(t.Context(), []int{2, 4}, s.read); err != nil || found[2] != 7 || found[4] != 9 || len(s.keysOfReads) != 0 {
+	if found, err := b.loadMany(t.Context(), []int{2, 4}, s.read); err != nil || found[2] != 7 || found[4] != 9 || len(s.keysOfReads) != 0 {
 		t.Errorf("%v, %v, read were %v", found, err, s.keysOfReads)
 	}
 }
 
 // A list is read in one read, and its other keys are collected only once, even if the items are requested one by one.
 func TestOneOfAListIsReadWithTheOthers(t *testing.T) {
-	var b Batch[int, int]
+	var b batch[int, int]
 	s := &squareReader{}
 	listed := 0
 	others := func() []int {
@@ -143,7 +143,7 @@ func TestOneOfAListIsReadWithTheOthers(t *testing.T) {
 		return []int{2, 3, 4, 5}
 	}
 	for key := 2; key <= 5; key++ {
-		if value, found, err := b.LoadOne(t.Context(), key, others, s.read); err != nil || found != (key%2 == 0) || found && value != key*key {
+		if value, found, err := b.loadOne(t.Context(), key, others, s.read); err != nil || found != (key%2 == 0) || found && value != key*key {
 			t.Errorf("of %d: %d, %t, %v", key, value, found, err)
 		}
 	}
@@ -186,17 +186,17 @@ func TestSharedIsReadOnceAResponse(t *testing.T) {
 	}
 }
 
-// While LoadOne collects other keys, another call may claim its key. Then LoadOne reads nothing: it takes the value from the other
+// While loadOne collects other keys, another call may claim its key. Then loadOne reads nothing: it takes the value from the other
 // call.
 func TestAKeyThatIsClaimedMeanwhileIsNotReadWithOthers(t *testing.T) {
-	var b Batch[int, string]
+	var b batch[int, string]
 	var reads [][]int
 	fetch := func(_ context.Context, keys []int) (map[int]string, error) {
 		reads = append(reads, keys)
 		return map[int]string{1: "one"}, nil
 	}
-	value, found, err := b.LoadOne(t.Context(), 1, func() []int {
-		if _, _, err := b.LoadOne(t.Context(), 1, func() []int { return []int{2} }, fetch); err != nil {
+	value, found, err := b.loadOne(t.Context(), 1, func() []int {
+		if _, _, err := b.loadOne(t.Context(), 1, func() []int { return []int{2} }, fetch); err != nil {
 			t.Fatal(err)
 		}
 		return []int{2, 3}
@@ -208,12 +208,12 @@ func TestAKeyThatIsClaimedMeanwhileIsNotReadWithOthers(t *testing.T) {
 
 // Each item of a list that is longer than one read is read once, and no read has more keys than the bound.
 func TestOneOfALongListIsReadWithSomeOfTheOthers(t *testing.T) {
-	var b Batch[int, int]
+	var b batch[int, int]
 	s := &squareReader{}
 	others := func() []int { return []int{2, 3, 4, 5, 6, 7} }
 	two := func(others int) int { return min(others, 2) }
 	for _, key := range []int{7, 2, 3, 4, 5, 6} {
-		if value, found, err := b.LoadOneBounded(t.Context(), key, two, others, s.read); err != nil || found != (key%2 == 0) || found && value != key*key {
+		if value, found, err := b.loadOneBounded(t.Context(), key, two, others, s.read); err != nil || found != (key%2 == 0) || found && value != key*key {
 			t.Errorf("of %d: %d, %t, %v", key, value, found, err)
 		}
 	}

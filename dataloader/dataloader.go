@@ -47,21 +47,21 @@ type Loader struct {
 // responseMemory is everything that a response has read since its last change. Data that depends on the viewer is here too, because a
 // response has one viewer.
 type responseMemory struct {
-	posts Batch[services.PostID, services.Post]
-	users Batch[services.UserID, services.User]
-	shows Batch[services.PostID, live.Show]
+	posts batch[services.PostID, services.Post]
+	users batch[services.UserID, services.User]
+	shows batch[services.PostID, live.Show]
 	// sharedValues has the values of the function ReadShared, whose keys can have any type.
-	sharedValues Batch[any, any]
+	sharedValues batch[any, any]
 
-	messages      Batch[services.MessageID, chat.Message]
-	mentions      Batch[services.MessageID, []services.UserID] // the users that a message mentions
-	members       Batch[chat.MembersPage, []services.UserID]   // pages of the members of conversations
-	hiddenAuthors Batch[services.UserID, bool]                 // whether an author hides their posts and shows from the viewer
+	messages      batch[services.MessageID, chat.Message]
+	mentions      batch[services.MessageID, []services.UserID] // the users that a message mentions
+	members       batch[chat.MembersPage, []services.UserID]   // pages of the members of conversations
+	hiddenAuthors batch[services.UserID, bool]                 // whether an author hides their posts and shows from the viewer
 	postDetails   postDetails                                  // counts, answers and likes of posts
 	labels        labels                                       // the labels of objects
 
 	// The viewer's relations to users, and the pages of users' lists.
-	relations Batch[services.UserID, services.Relation]
+	relations batch[services.UserID, services.Relation]
 	lists     userLists // pages of users' followers, followees, posts and shows
 
 	remindersMu   sync.Mutex                   // guards the two fields below; held while reminders are read: one caller reads for all
@@ -106,7 +106,7 @@ func (l *Loader) currentMemory() *responseMemory {
 func (l *Loader) KeepPostsAndUsers(posts []services.Post, users []services.User) {
 	m := l.currentMemory()
 	for _, post := range posts {
-		m.posts.Keep(post.ID, post)
+		m.posts.keep(post.ID, post)
 	}
 	m.keepUsers(users)
 }
@@ -119,11 +119,6 @@ func (m *responseMemory) keepUsers(users []services.User) {
 		known[user.Number] = user
 	}
 	m.users.keepIfAbsent(known)
-}
-
-// Posts reads posts with their authors; deleted and unknown ones are omitted.
-func (l *Loader) Posts(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
-	return l.PostsAndUsers(ctx, ids, nil)
 }
 
 // Users reads users; unknown ones are omitted.
@@ -191,7 +186,7 @@ func (l *Loader) readPostsAndUsers(ctx context.Context, ids []services.PostID, n
 // Shows reads shows; unknown ones are omitted. When a field of one of them is read later, the field is read for all of them at once.
 func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]live.Show, error) {
 	m := l.currentMemory()
-	shows, err := m.shows.Load(ctx, ids, l.sources.Shows.Shows)
+	shows, err := m.shows.loadMany(ctx, ids, l.sources.Shows.Shows)
 	m.addResponseShows(slices.Collect(maps.Keys(shows)))
 	return shows, err
 }
@@ -200,29 +195,29 @@ func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services
 func (l *Loader) KeepShows(shows []live.Show) {
 	m := l.currentMemory()
 	for _, show := range shows {
-		m.shows.Keep(show.ID, show)
+		m.shows.keep(show.ID, show)
 		m.addResponseShows([]services.PostID{show.ID})
 	}
 }
 
 // Messages reads messages; unknown ones are omitted. The caller has checked that the viewer is a member of their conversations.
 func (l *Loader) Messages(ctx context.Context, ids []services.MessageID, read func(context.Context, []services.MessageID) (map[services.MessageID]chat.Message, error)) (map[services.MessageID]chat.Message, error) {
-	return l.currentMemory().messages.Load(ctx, ids, read)
+	return l.currentMemory().messages.loadMany(ctx, ids, read)
 }
 
 // Mentions reads the users that messages mention.
 func (l *Loader) Mentions(ctx context.Context, ids []services.MessageID, read func(context.Context, []services.MessageID) (map[services.MessageID][]services.UserID, error)) (map[services.MessageID][]services.UserID, error) {
-	return l.currentMemory().mentions.Load(ctx, ids, read)
+	return l.currentMemory().mentions.loadMany(ctx, ids, read)
 }
 
 // Members reads pages of the members of conversations. The caller has checked that the viewer is a member.
 func (l *Loader) Members(ctx context.Context, pages []chat.MembersPage, read func(context.Context, []chat.MembersPage) (map[chat.MembersPage][]services.UserID, error)) (map[chat.MembersPage][]services.UserID, error) {
-	return l.currentMemory().members.Load(ctx, pages, read)
+	return l.currentMemory().members.loadMany(ctx, pages, read)
 }
 
 // HiddenAuthors returns which of some authors hide their posts and shows from the viewer. A response has one viewer.
 func (l *Loader) HiddenAuthors(ctx context.Context, authors []services.UserID, read func(ctx context.Context, authors []services.UserID) (map[services.UserID]bool, error)) (map[services.UserID]bool, error) {
-	return l.currentMemory().hiddenAuthors.Load(ctx, authors, read)
+	return l.currentMemory().hiddenAuthors.loadMany(ctx, authors, read)
 }
 
 // ReadShared reads a value once for all fields of the response that ask for it under one key. The caller defines the type of the
@@ -232,7 +227,7 @@ func ReadShared[V any](ctx context.Context, key any, read func(ctx context.Conte
 	if !ok {
 		return read(ctx)
 	}
-	found, err := l.currentMemory().sharedValues.Load(ctx, []any{key}, func(ctx context.Context, _ []any) (map[any]any, error) {
+	found, err := l.currentMemory().sharedValues.loadMany(ctx, []any{key}, func(ctx context.Context, _ []any) (map[any]any, error) {
 		value, err := read(ctx)
 		return map[any]any{key: value}, err
 	})

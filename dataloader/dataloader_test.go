@@ -61,7 +61,7 @@ func (s *countingSource) Shows(_ context.Context, ids []services.PostID) (map[se
 
 func TestPostsComeWithTheirAuthors(t *testing.T) {
 	s := newCountingSource()
-	posts, users, err := New(s.sources()).Posts(t.Context(), []services.PostID{1, 2, 10, 500})
+	posts, users, err := New(s.sources()).PostsAndUsers(t.Context(), []services.PostID{1, 2, 10, 500}, nil)
 	if err != nil || len(posts) != 2 || len(users) != 2 {
 		t.Fatalf("got %v, %v, %v: deleted ones and ones that never were are left out", posts, users, err)
 	}
@@ -77,7 +77,7 @@ func TestEachKeyIsReadOnceAResponse(t *testing.T) {
 	s := newCountingSource()
 	l := New(s.sources())
 	for range 3 {
-		if _, _, err := l.Posts(t.Context(), []services.PostID{1, 2}); err != nil {
+		if _, _, err := l.PostsAndUsers(t.Context(), []services.PostID{1, 2}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := l.Users(t.Context(), []services.UserID{2, 3, 4}); err != nil {
@@ -94,7 +94,7 @@ func TestEachKeyIsReadOnceAResponse(t *testing.T) {
 			t.Errorf("user %d was read %d times", number, times)
 		}
 	}
-	if _, _, err := New(s.sources()).Posts(t.Context(), []services.PostID{1}); err != nil || s.postReads[1] != 2 {
+	if _, _, err := New(s.sources()).PostsAndUsers(t.Context(), []services.PostID{1}, nil); err != nil || s.postReads[1] != 2 {
 		t.Errorf("another response must read anew: %d, %v", s.postReads[1], err)
 	}
 }
@@ -103,7 +103,7 @@ func TestKeptPostsAreNotReadAgain(t *testing.T) {
 	s := newCountingSource()
 	l := New(s.sources())
 	l.KeepPostsAndUsers([]services.Post{{ID: 200, Author: 300}}, []services.User{{Number: 300, Key: "kept"}})
-	posts, users, err := l.Posts(t.Context(), []services.PostID{200})
+	posts, users, err := l.PostsAndUsers(t.Context(), []services.PostID{200}, nil)
 	if err != nil || posts[200].Author != 300 || users[300].Key != "kept" || s.readCalls != 0 {
 		t.Errorf("got %v, %v, %v after %d reads", posts, users, err, s.readCalls)
 	}
@@ -120,14 +120,14 @@ func TestAFailureIsReturnedToItsCaller(t *testing.T) {
 	s := newCountingSource()
 	s.err = errors.New("away")
 	l := New(s.sources())
-	if _, _, err := l.Posts(t.Context(), []services.PostID{1}); !errors.Is(err, s.err) {
+	if _, _, err := l.PostsAndUsers(t.Context(), []services.PostID{1}, nil); !errors.Is(err, s.err) {
 		t.Errorf("posts: %v", err)
 	}
 	if _, err := l.Users(t.Context(), []services.UserID{1}); !errors.Is(err, s.err) {
 		t.Errorf("users: %v", err)
 	}
 	s.err = nil
-	if posts, _, err := l.Posts(t.Context(), []services.PostID{1}); err != nil || len(posts) != 1 {
+	if posts, _, err := l.PostsAndUsers(t.Context(), []services.PostID{1}, nil); err != nil || len(posts) != 1 {
 		t.Errorf("a failure was remembered: %v, %v", posts, err)
 	}
 }
@@ -138,7 +138,7 @@ func TestConcurrentUse(t *testing.T) {
 	for worker := range 8 {
 		group.Go(func() {
 			for i := range 50 {
-				if _, _, err := l.Posts(t.Context(), []services.PostID{services.PostID(1 + (worker+i)%90)}); err != nil {
+				if _, _, err := l.PostsAndUsers(t.Context(), []services.PostID{services.PostID(1 + (worker+i)%90)}, nil); err != nil {
 					t.Error(err)
 				}
 			}

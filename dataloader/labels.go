@@ -12,7 +12,7 @@ import (
 // labels has the labels that the response has read, and the objects that RecordObjects has recorded. When the label of one object is
 // read, the labels of all objects of its type that responseObjects returns are read too.
 type labels struct {
-	labelByObject Batch[services.Object, services.Label]
+	labelByObject batch[services.Object, services.Label]
 
 	mu sync.Mutex // guards objectsByType
 	// objectsByType has the recorded objects by type. responseObjects does not use it for posts, shows and messages, because other
@@ -42,7 +42,7 @@ func (l *Loader) RecordObjects(ids []string) {
 func (l *Loader) Label(ctx context.Context, object services.Object, others []services.Object, read func(context.Context, []services.Object) (map[services.Object]services.Label, error)) (services.Label, error) {
 	m := l.currentMemory()
 	together := func() []services.Object { return append(others, m.responseObjects(object.Type)...) }
-	label, _, err := m.labels.labelByObject.LoadOne(ctx, object, together, read)
+	label, _, err := m.labels.labelByObject.loadOne(ctx, object, together, read)
 	return label, err
 }
 

@@ -11,6 +11,6 @@ import (
 func (l *Loader) Relation(ctx context.Context, user services.UserID, together []services.UserID, read func(ctx context.Context, users []services.UserID) (map[services.UserID]services.Relation, error)) (services.Relation, error) {
 	m := l.currentMemory()
 	others := func() []services.UserID { return append(m.users.keys(), together...) }
-	relation, _, err := m.relations.LoadOne(ctx, user, others, read)
+	relation, _, err := m.relations.loadOne(ctx, user, others, read)
 	return relation, err
 }

@@ -24,16 +24,16 @@ type PostAnswerList struct {
 // postDetails has what the response has read of posts beside the posts themselves. An engagement is the numbers of likes and comments
 // of a post, and whether the viewer likes it.
 type postDetails struct {
-	engagement   Batch[services.PostID, services.Engagement] // likes and comments of a post
-	visiblePosts Batch[services.PostID, ShownPost]           // posts that were read only if the viewer may see them
-	answers      Batch[posts.AnswersPage, PostAnswerList]    // pages of the answers to a post
-	likes        Batch[posts.LikesPage, posts.LikeList]      // pages of the likes of a post
+	engagement   batch[services.PostID, services.Engagement] // likes and comments of a post
+	visiblePosts batch[services.PostID, ShownPost]           // posts that were read only if the viewer may see them
+	answers      batch[posts.AnswersPage, PostAnswerList]    // pages of the answers to a post
+	likes        batch[posts.LikesPage, posts.LikeList]      // pages of the likes of a post
 }
 
 // Engagement reads the engagement of a post: its numbers of likes and comments, and whether the viewer likes it. The same read covers the
 // posts that are shown together with it. The caller has checked that the viewer may see these posts. A response has one viewer.
 func (l *Loader) Engagement(ctx context.Context, post services.PostID, together func() []services.PostID, read func(context.Context, []services.PostID) (map[services.PostID]services.Engagement, error)) (services.Engagement, error) {
-	of, _, err := l.currentMemory().postDetails.engagement.LoadOne(ctx, post, together, read)
+	of, _, err := l.currentMemory().postDetails.engagement.loadOne(ctx, post, together, read)
 	return of, err
 }
 
@@ -41,7 +41,7 @@ func (l *Loader) Engagement(ctx context.Context, post services.PostID, together 
 // posts that others returns are read in the same statement.
 func (l *Loader) VisiblePost(ctx context.Context, post services.PostID, others func() []services.PostID, read func(context.Context, []services.PostID) (map[services.PostID]posts.ShownPost, error)) (shown ShownPost, found bool, err error) {
 	m := l.currentMemory()
-	return m.postDetails.visiblePosts.LoadOne(ctx, post, others, func(ctx context.Context, ids []services.PostID) (map[services.PostID]ShownPost, error) {
+	return m.postDetails.visiblePosts.loadOne(ctx, post, others, func(ctx context.Context, ids []services.PostID) (map[services.PostID]ShownPost, error) {
 		read, err := read(ctx, ids)
 		// All posts get the same list of the posts that were read together, so that a field of one post is read for all.
 		together, authors := make([]services.Post, 0, len(read)), make([]services.User, 0, len(read))
@@ -63,7 +63,7 @@ func (l *Loader) VisiblePost(ctx context.Context, post services.PostID, others f
 func (l *Loader) Answers(ctx context.Context, page posts.AnswersPage, others func() []posts.AnswersPage, read func(context.Context, []posts.AnswersPage) (map[posts.AnswersPage]posts.AnswerList, error)) (PostAnswerList, error) {
 	m := l.currentMemory()
 	// The number of other pages that are read too is bounded, because the client may never request them.
-	list, _, err := m.postDetails.answers.LoadOneBounded(ctx, page, l.prefetchLimiter(page.Size), others, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]PostAnswerList, error) {
+	list, _, err := m.postDetails.answers.loadOneBounded(ctx, page, l.prefetchLimiter(page.Size), others, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]PostAnswerList, error) {
 		read, err := read(ctx, pages)
 		var together []services.Post
 		var authors []services.User
@@ -88,7 +88,7 @@ func (l *Loader) Answers(ctx context.Context, page posts.AnswersPage, others fun
 // Likes reads a page of the likes of a post. The pages that others returns are read in the same statement.
 func (l *Loader) Likes(ctx context.Context, page posts.LikesPage, others func() []posts.LikesPage, read func(context.Context, []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error)) (posts.LikeList, error) {
 	m := l.currentMemory()
-	list, _, err := m.postDetails.likes.LoadOneBounded(ctx, page, l.prefetchLimiter(page.Size), others, func(ctx context.Context, pages []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error) {
+	list, _, err := m.postDetails.likes.loadOneBounded(ctx, page, l.prefetchLimiter(page.Size), others, func(ctx context.Context, pages []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error) {
 		found, err := read(ctx, pages)
 		var users []services.User
 		for _, list := range found {

@@ -17,10 +17,10 @@ type PostList struct {
 
 // userLists has the pages of users' lists that the response has read.
 type userLists struct {
-	followers Batch[services.UserPageRequest, services.UserListPage[services.User]]
-	followees Batch[services.UserPageRequest, services.UserListPage[services.User]]
-	posts     Batch[services.UserPageRequest, PostList]
-	shows     Batch[services.UserPageRequest, services.UserListPage[live.Show]]
+	followers batch[services.UserPageRequest, services.UserListPage[services.User]]
+	followees batch[services.UserPageRequest, services.UserListPage[services.User]]
+	posts     batch[services.UserPageRequest, PostList]
+	shows     batch[services.UserPageRequest, services.UserListPage[live.Show]]
 }
 
 // ReadPages reads pages of one kind of list of users, such as their followers. The pages have only the items that the viewer may see.
@@ -32,7 +32,7 @@ type ReadPages[T any] func(ctx context.Context, pages []services.UserPageRequest
 // reads ahead again.
 const maxPrefetchedItems = 10_000
 
-// prefetchLimiter returns a function for LoadOneBounded: it gets a number of other pages, of size items each, and returns how many
+// prefetchLimiter returns a function for loadOneBounded: it gets a number of other pages, of size items each, and returns how many
 // of them may be read ahead. It counts their items. Once the response has read maxPrefetchedItems items ahead, each page is read
 // alone. ForgetAll does not reset the count.
 func (l *Loader) prefetchLimiter(size int) func(pages int) int {
@@ -47,8 +47,8 @@ func (l *Loader) prefetchLimiter(size int) func(pages int) int {
 
 // loadUserListPage reads a page of a user's list. With a first page, it also reads the first pages of all users who were read together
 // with this user, because they are probably shown beside each other. A later page is read alone.
-func loadUserListPage[T any](ctx context.Context, l *Loader, m *responseMemory, lists *Batch[services.UserPageRequest, T], page services.UserPageRequest, read func(context.Context, []services.UserPageRequest) (map[services.UserPageRequest]T, error)) (T, error) {
-	list, _, err := lists.LoadOneBounded(ctx, page, l.prefetchLimiter(page.Size), func() (pages []services.UserPageRequest) {
+func loadUserListPage[T any](ctx context.Context, l *Loader, m *responseMemory, lists *batch[services.UserPageRequest, T], page services.UserPageRequest, read func(context.Context, []services.UserPageRequest) (map[services.UserPageRequest]T, error)) (T, error) {
+	list, _, err := lists.loadOneBounded(ctx, page, l.prefetchLimiter(page.Size), func() (pages []services.UserPageRequest) {
 		if page.Before == services.ListStart {
 			// Users who were read together are mostly beside each other on the page.
 			for _, owner := range m.users.keysReadWith(page.Owner) {
