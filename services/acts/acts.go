@@ -144,9 +144,9 @@ func (s *Service) dropOldActs(ctx context.Context) (dropped int, err error) {
 	return dropped, err
 }
 
-// ForgetTarget empties the target and the details of the acts on a target, and returns their number: when a user is erased, the
+// emptyTarget empties the target and the details of the acts on a target, and returns their number: when a user is erased, the
 // acts on them stay, without their name.
-func ForgetTarget(ctx context.Context, tx *sql.Tx, target string) (changed int, err error) {
+func emptyTarget(ctx context.Context, tx *sql.Tx, target string) (changed int, err error) {
 	return tx.Run(ctx, forgetTarget, target)
 }
 

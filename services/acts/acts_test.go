@@ -262,7 +262,7 @@ func TestAnActOnNobodyHasNoName(t *testing.T) {
 		}
 		_ = k.Do(k.Ctx, pinAct, func(context.Context) error {
 			k.MustWrite(func(tx *sql.Tx) error {
-				_, err := ForgetTarget(k.Ctx, tx, pinAct.Target)
+				_, err := emptyTarget(k.Ctx, tx, pinAct.Target)
 				return err
 			})
 			return nil
@@ -283,7 +283,7 @@ func TestForgetTarget(t *testing.T) {
 		}
 		var changed int
 		k.MustWrite(func(tx *sql.Tx) (err error) {
-			changed, err = ForgetTarget(k.Ctx, tx, "user:bob")
+			changed, err = emptyTarget(k.Ctx, tx, "user:bob")
 			return err
 		})
 		targets := ""

@@ -31,7 +31,7 @@ var EraseSteps = []erase.Step{
 		return erase.StepResult{ResumeAfter: end, More: !last}, err
 	}},
 	{Name: "acts.target", Run: func(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (erase.StepResult, error) {
-		_, err := ForgetTarget(ctx, tx, services.GlobalID(services.UserType, at.UserKey))
+		_, err := emptyTarget(ctx, tx, services.GlobalID(services.UserType, at.UserKey))
 		return erase.StepResult{}, err
 	}},
 }
@@ -42,6 +42,6 @@ func RemoveUserKey(ctx context.Context, tx *sql.Tx, key string, since time.Time)
 	if _, err := tx.Run(ctx, eraseActor, key, services.PostIDAt(since), math.MaxInt64); err != nil {
 		return err
 	}
-	_, err := ForgetTarget(ctx, tx, services.GlobalID(services.UserType, key))
+	_, err := emptyTarget(ctx, tx, services.GlobalID(services.UserType, key))
 	return err
 }

@@ -267,9 +267,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Unread lists the announcements that are addressed to a user and lie after the user's position, the newest first. A user
+// unread lists the announcements that are addressed to a user and lie after the user's position, the newest first. A user
 // without a position has none unread.
-func (s *SharedState) Unread(state services.AnnouncementState, segments Segments) (list []Announcement) {
+func (s *SharedState) unread(state services.AnnouncementState, segments Segments) (list []Announcement) {
 	s.eachUnread(state, segments, func(a *Announcement) { list = append(list, *a) })
 	return list
 }
@@ -315,8 +315,8 @@ func (s *SharedState) visible(segments Segments, before uint64, limit int) (list
 	return list
 }
 
-// FindVisible reports whether an announcement runs and is addressed to a user, and returns it without its texts.
-func (s *SharedState) FindVisible(id services.PostID, segments Segments) (Announcement, bool) {
+// findVisible reports whether an announcement runs and is addressed to a user, and returns it without its texts.
+func (s *SharedState) findVisible(id services.PostID, segments Segments) (Announcement, bool) {
 	for _, announcement := range s.Announcements {
 		if announcement.ID == id && announcement.Segments.reaches(segments) {
 			return announcement, true

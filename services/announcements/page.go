@@ -43,7 +43,7 @@ func (s *Service) Visible(ctx context.Context, user services.UserID, ids []servi
 	}
 	var list []Announcement
 	for _, id := range ids {
-		if a, ok := at.shared.FindVisible(id, at.segments); ok {
+		if a, ok := at.shared.findVisible(id, at.segments); ok {
 			list = append(list, a)
 		}
 	}

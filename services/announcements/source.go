@@ -95,7 +95,7 @@ func (b Source) Explain(ctx context.Context, of source.ExplainRequest) ([]servic
 	explanation := services.Explanation{Source: services.SourceAnnouncements, Count: of.Badges.Announcements}
 	aged := b.service.projector.Expiry().SkipExpiredAnnouncements(own.AnnouncementState, of.Today)
 	// The items come from this node's list, as the count does: an announcement that this node does not know yet is in neither.
-	for _, announcement := range shared.Unread(aged, Segments(own.Segments.Bits)) {
+	for _, announcement := range shared.unread(aged, Segments(own.Segments.Bits)) {
 		id := announcement.GlobalID()
 		explanation.Items = append(explanation.Items, services.Item{
 			ID: id, At: time.UnixMicro(int64(announcement.Position)).UTC(), Count: 1, ClearedBy: source.ClearingMutation("markAnnouncementsRead", "upTo", id),

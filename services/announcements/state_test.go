@@ -30,7 +30,7 @@ func TestUsersSeeAnnouncementsForThem(t *testing.T) {
 				listed++
 			}
 		}
-		if listed != count || len(n.Unread(state, c.segments)) != count {
+		if listed != count || len(n.unread(state, c.segments)) != count {
 			t.Errorf("%+v: %d are listed as unread, %d counted", c, listed, count)
 		}
 	}
@@ -40,10 +40,10 @@ func TestUsersSeeAnnouncementsForThem(t *testing.T) {
 	if page := n.visible(3, 9, 2); len(page) != 2 || page[0].ID != 7 || page[1].ID != 5 {
 		t.Errorf("a page after the first: %v", page)
 	}
-	if _, ok := n.FindVisible(9, 0); ok {
+	if _, ok := n.findVisible(9, 0); ok {
 		t.Error("an announcement for others is shown")
 	}
-	if a, ok := n.FindVisible(9, 1); !ok || a.ID != 9 {
+	if a, ok := n.findVisible(9, 1); !ok || a.ID != 9 {
 		t.Error("an announcement is not shown")
 	}
 	lit := func(state services.AnnouncementState, segments Segments, cleared map[string]uint64) (all [2]bool) {

@@ -127,7 +127,7 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 				return nil, err
 			}
 			var created bool
-			id, created, err = insert(ctx, tx, ConversationDraft{Kind: kind, Title: title, Creator: creator, Members: members})
+			id, created, err = insert(ctx, tx, conversationDraft{Kind: kind, Title: title, Creator: creator, Members: members})
 			if err != nil {
 				return nil, err
 			}

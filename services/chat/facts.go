@@ -66,8 +66,8 @@ WHERE m.left_at > 0 RETURNING user_number`)
 		FROM conversations cv CROSS JOIN conversation_members m WHERE cv.id = $1 AND m.conversation = $1 AND m.user_number = $2`)
 )
 
-// ConversationDraft is a conversation to create. Members may include the creator.
-type ConversationDraft struct {
+// conversationDraft is a conversation to create. Members may include the creator.
+type conversationDraft struct {
 	Kind    Kind
 	Title   string
 	Creator services.UserID
@@ -76,7 +76,7 @@ type ConversationDraft struct {
 
 // insert creates a conversation with its members, all of whom have read everything. Two users have one DIRECT conversation:
 // created is false if it exists already, perhaps closed by a block.
-func insert(ctx context.Context, tx *sql.Tx, wanted ConversationDraft) (id services.ConversationID, created bool, err error) {
+func insert(ctx context.Context, tx *sql.Tx, wanted conversationDraft) (id services.ConversationID, created bool, err error) {
 	// The lock of the counter of conversation IDs also serializes two creations of the same pair.
 	if err := tx.LockCounter(ctx, "conversations"); err != nil {
 		return 0, false, err

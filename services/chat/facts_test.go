@@ -26,7 +26,7 @@ func eachStore(t *testing.T, test func(b *testStore)) {
 func (b *testStore) createGroup(users ...services.UserID) (id services.ConversationID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
-		id, _, err = insert(b.Ctx, tx, ConversationDraft{Kind: Group, Title: "t", Creator: users[0], Members: users})
+		id, _, err = insert(b.Ctx, tx, conversationDraft{Kind: Group, Title: "t", Creator: users[0], Members: users})
 		return err
 	})
 	return id
@@ -80,7 +80,7 @@ func TestConversationsAreCreatedOnce(t *testing.T) {
 		made := b.Clock.Now()
 		direct := func(members ...services.UserID) (id services.ConversationID, created bool) {
 			b.MustWrite(func(tx *sql.Tx) (err error) {
-				id, created, err = insert(b.Ctx, tx, ConversationDraft{Kind: Direct, Creator: members[0], Members: members})
+				id, created, err = insert(b.Ctx, tx, conversationDraft{Kind: Direct, Creator: members[0], Members: members})
 				return err
 			})
 			return id, created

@@ -40,7 +40,7 @@ type SequenceCache struct {
 
 	mu sync.RWMutex // guards byConversation and watchers
 	// byConversation has the cached sequences. A sequence that is missing is unknown, never 0: a count that needs it is not complete
-	// (OnReadCount.Complete).
+	// (onReadCount.Complete).
 	byConversation map[services.ConversationID]*cachedSequence
 
 	readers *changelog.ReaderIndex[services.ConversationID] // the watched users and the conversations in their badges
@@ -72,9 +72,9 @@ func newSequences(log *changelog.Follower, facts SequenceFacts) *SequenceCache {
 	return l
 }
 
-// Follow sets the conversations in the badges of a user who is watched on this node. The user is notified when one of them gets a
+// follow sets the conversations in the badges of a user who is watched on this node. The user is notified when one of them gets a
 // message, at most ten times a second for one conversation (changelog.ReaderIndex).
-func (l *SequenceCache) Follow(user services.UserID, places []services.CountedOnReadPosition) {
+func (l *SequenceCache) follow(user services.UserID, places []services.CountedOnReadPosition) {
 	l.readers.Follow(user, len(places), func(i int) services.ConversationID { return places[i].Conversation })
 }
 
@@ -90,8 +90,8 @@ func (l *SequenceCache) addSequenceSums(users []services.UserID, sums []uint64) 
 	})
 }
 
-// OnReadCount is the count of unread messages in conversations that are counted on read.
-type OnReadCount struct {
+// onReadCount is the count of unread messages in conversations that are counted on read.
+type onReadCount struct {
 	Unread      int
 	SequenceSum uint64 // the sum of their last sequences: it rises with each message
 	Complete    bool   // false: some conversation's last sequence is unknown, and the true count may be greater
@@ -122,8 +122,8 @@ func (l *SequenceCache) cacheMissing(ctx context.Context, lists ...[]services.Co
 
 // countOnRead counts the messages above a user's positions. If a last sequence is below a position, nothing counts: the user has
 // read more than this node knows of.
-func (l *SequenceCache) countOnRead(places []services.CountedOnReadPosition, now time.Time) OnReadCount {
-	counted := OnReadCount{Complete: true}
+func (l *SequenceCache) countOnRead(places []services.CountedOnReadPosition, now time.Time) onReadCount {
+	counted := onReadCount{Complete: true}
 	stale := false
 	l.mu.RLock()
 	for _, place := range places {

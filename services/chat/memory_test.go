@@ -106,7 +106,7 @@ func (r *cachingNode) runRefresh() {
 }
 
 // wantUnread counts the unread messages at places, and checks the number and whether it is known.
-func (r *cachingNode) wantUnread(unread int, known bool, places ...services.CountedOnReadPosition) OnReadCount {
+func (r *cachingNode) wantUnread(unread int, known bool, places ...services.CountedOnReadPosition) onReadCount {
 	r.t.Helper()
 	got := r.SequenceCache.countOnRead(places, r.now)
 	if got.Unread != unread || got.Complete != known {
@@ -122,7 +122,7 @@ func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 	r.setHeadInSQL(2, 5)
 	places := []services.CountedOnReadPosition{{Conversation: 1, ReadUpTo: 7}, {Conversation: 2, ReadUpTo: 8}}
 	r.wantUnread(0, false, places...)
-	r.SequenceCache.Follow(watchedUser, places)
+	r.SequenceCache.follow(watchedUser, places)
 	r.SequenceCache.cacheMissing(t.Context(), places, places)
 	first := r.wantUnread(3, true, places...) // conversation 2 is below the reader's position: it counts nothing
 	if r.SequenceCache.cacheMissing(t.Context(), places); r.stub.requestedHeadCount != 2 {
@@ -168,7 +168,7 @@ func TestNotificationsOfAStreamAreThrottled(t *testing.T) {
 	r := newCachingNode(t)
 	r.setHeadInSQL(1, 0)
 	places := []services.CountedOnReadPosition{{Conversation: 1}}
-	r.SequenceCache.Follow(watchedUser, places)
+	r.SequenceCache.follow(watchedUser, places)
 	r.SequenceCache.cacheMissing(t.Context(), places)
 	for i := range int64(100) {
 		r.advance(10 * time.Millisecond)
@@ -201,7 +201,7 @@ func TestTheLastOfAStreamIsNotified(t *testing.T) {
 	last := atomic.Int64{}
 	log.OnReadersNotified(func([]services.UserID) { notified <- last.Load() })
 	places := []services.CountedOnReadPosition{{Conversation: 1}}
-	m.Follow(watchedUser, places)
+	m.follow(watchedUser, places)
 	m.cacheMissing(t.Context(), places)
 	for number := range int64(3) {
 		last.Store(number + 1)
@@ -221,8 +221,8 @@ func TestWatchersOfAQuietConversationAreNotified(t *testing.T) {
 	r.setHeadInSQL(1, 4)
 	r.setHeadInSQL(2, 4)
 	both := []services.CountedOnReadPosition{{Conversation: 1}, {Conversation: 2}}
-	r.SequenceCache.Follow(watchedUser, both)
-	r.SequenceCache.Follow(watchedUser+1, both[1:])
+	r.SequenceCache.follow(watchedUser, both)
+	r.SequenceCache.follow(watchedUser+1, both[1:])
 	r.SequenceCache.cacheMissing(t.Context(), both)
 	for range 10 {
 		r.advance(time.Minute)
@@ -239,7 +239,7 @@ func TestWatchersOfAQuietConversationAreNotified(t *testing.T) {
 	}
 	moved(1, 5, 1)
 	moved(2, 5, 1)
-	r.SequenceCache.Follow(watchedUser, both[:1]) // the reader left the other
+	r.SequenceCache.follow(watchedUser, both[:1]) // the reader left the other
 	moved(2, 6, 0)
 	moved(1, 6, 1)
 	r.Log.Unfollow([]services.UserID{watchedUser, 99})
@@ -287,7 +287,7 @@ func TestFailedNotificationsAreRepeated(t *testing.T) {
 	places := []services.CountedOnReadPosition{{Conversation: 1}}
 	r.stub.readError = errors.New("down")
 	r.stub.heads = nil
-	r.SequenceCache.Follow(watchedUser, places)
+	r.SequenceCache.follow(watchedUser, places)
 	r.SequenceCache.cacheMissing(t.Context(), places)
 	if r.SequenceCache.countOnRead(places, r.Now()).Complete || r.notifyCount.Load() != 0 {
 		t.Fatal("SQL did not answer, but the head is known")
@@ -323,7 +323,7 @@ func TestTheVersionSumRisesWithEachMessage(t *testing.T) {
 	r := newCachingNode(t)
 	r.setHeadInSQL(1, 3)
 	places := []services.CountedOnReadPosition{{Conversation: 1}}
-	r.Follow(watchedUser, places)
+	r.follow(watchedUser, places)
 	r.cacheMissing(t.Context(), places)
 	both := []services.UserID{watchedUser, watchedUser + 1}
 	before := r.Log.VersionSums(both)

@@ -15,10 +15,10 @@ func (s *Service) GroupPolicy(ctx context.Context, user services.UserID) (GroupP
 }
 
 // SetGroupPolicy is the command by which a user decides who may add them to a GROUP or ROOM. It applies to every Create and
-// AddMembers that begins after its commit, and changes no conversation. INVALID for a policy that is none of GroupPolicies.
+// AddMembers that begins after its commit, and changes no conversation. INVALID for a policy that is none of groupPolicies.
 func (s *Service) SetGroupPolicy(user services.UserID, policy GroupPolicy) (*jobs.Command, error) {
-	if !slices.Contains(GroupPolicies, policy) {
-		return nil, services.Errorf(services.Invalid, "policy: one of %v is allowed, got %s", GroupPolicies, services.Quote(string(policy)))
+	if !slices.Contains(groupPolicies, policy) {
+		return nil, services.Errorf(services.Invalid, "policy: one of %v is allowed, got %s", groupPolicies, services.Quote(string(policy)))
 	}
 	return &jobs.Command{
 		Name: "setGroupPolicy", Actor: user,

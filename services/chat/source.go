@@ -40,7 +40,7 @@ func (Source) Within(badges *services.Badges) *services.Count {
 
 // Follow lets this node follow the last sequences of the conversations in a user's document that are counted on read.
 func (c Source) Follow(user services.UserID, document *rdb.Document) {
-	c.service.Sequences.Follow(user, document.Conversations.CountedOnRead)
+	c.service.Sequences.follow(user, document.Conversations.CountedOnRead)
 }
 
 // Facts counts the unread messages of every conversation from its rows, and puts them into the Unread and Mentions of the

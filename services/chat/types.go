@@ -16,8 +16,8 @@ const (
 	AddedByNobody    GroupPolicy = "NOBODY"
 )
 
-// GroupPolicies lists every group policy.
-var GroupPolicies = []GroupPolicy{AddedByEveryone, AddedByFollowees, AddedByNobody}
+// groupPolicies lists every group policy.
+var groupPolicies = []GroupPolicy{AddedByEveryone, AddedByFollowees, AddedByNobody}
 
 // Kind is the kind of a conversation, which bounds its size.
 type Kind string

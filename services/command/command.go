@@ -46,7 +46,7 @@ func Run(ctx context.Context, args []string, env func(string) string, stdout, st
 		log := newLog(command.Config, stderr)
 		slog.SetDefault(log) // for libraries, and for what has no logger of its own
 		node.TuneMemory(ctx, env, memlimit.FromCgroup, log)
-		log.LogAttrs(ctx, slog.LevelInfo, "configuration", MaskedSettings(command.Config)...)
+		log.LogAttrs(ctx, slog.LevelInfo, "configuration", maskedSettings(command.Config)...)
 		err = node.Serve(ctx, command.Config, stdout, log)
 	// An import has an exit code of its own: it may be complete although some lines were bad. It reports errors beside its progress.
 	case "import follows", "import messages", "import posts", "import shows":

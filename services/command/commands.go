@@ -21,14 +21,14 @@ import (
 type Command struct {
 	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "erase", "webhooks add" (or list and so on), "token", "vapid", "doctor", "schema", "completion", "help" or "version"
 	Config node.Config   `embed:""` // each command checks only the settings that it takes
-	Import ImportOptions `embed:""`
-	Export ExportOptions `embed:""`
-	Erase  EraseOptions  `embed:""`
-	Token  TokenOptions  `embed:""`
+	Import importOptions `embed:""`
+	Export exportOptions `embed:""`
+	Erase  eraseOptions  `embed:""`
+	Token  tokenOptions  `embed:""`
 	Shell  string        `kong:"-"` // the shell to print the completion script for
-	Schema SchemaOptions `embed:""`
+	Schema schemaOptions `embed:""`
 
-	Webhooks WebhookOptions `embed:""`
+	Webhooks webhookOptions `embed:""`
 }
 
 // commandLineGrammar is the command line as kong reads it. All flags belong to the root, so that they may come before their
@@ -279,8 +279,8 @@ func (g *commandLineGrammar) finishParse(line *kong.Context, unread valueDecoder
 	return faults
 }
 
-// ImportOptions are the options of "tidings import" besides the database. The tag `for` of an option names the kinds that take it.
-type ImportOptions struct {
+// importOptions are the options of "tidings import" besides the database. The tag `for` of an option names the kinds that take it.
+type importOptions struct {
 	File   string `kong:"-"` // a path, or "-" for the standard input
 	Both   bool   `group:"Import:" for:"import follows" help:"import each row as two follows, one in each direction"`
 	Prefix string `for:"import" placeholder:"TEXT" help:"a text to put before every key of the file: with u, 17 becomes the user u17"`
@@ -288,8 +288,8 @@ type ImportOptions struct {
 	Quiet  bool   `for:"import" help:"print only errors and the result, no progress"`
 }
 
-// ExportOptions are the options of "tidings export" besides the database.
-type ExportOptions struct {
+// exportOptions are the options of "tidings export" besides the database.
+type exportOptions struct {
 	User string `kong:"-"` // the user's key
 	Out  string `group:"Export:" for:"export" placeholder:"FILE" help:"the file to write; empty: the standard output; a file that exists is replaced only once the export is complete"`
 }

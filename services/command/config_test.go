@@ -62,7 +62,7 @@ func TestDefaults(t *testing.T) {
 		MaxGroup: 500, MaxWriteMembers: 500, MaxWriteLoad: 20_000, InsideLease: time.Minute, ShowLateAfter: 6 * time.Hour, ShowLongest: 12 * time.Hour, PushInterval: 100 * time.Millisecond, SweepInterval: time.Second, LogInterval: 500 * time.Millisecond, AuditEvery: 10 * time.Minute, CleanEvery: 10 * time.Minute, ChangesInterval: time.Second, ChangesLap: time.Minute, WebhooksTimeout: 10 * time.Second, WebhooksRequests: 8, WebPushTimeout: 10 * time.Second, WebPushRequests: 32,
 		IdleAfter: 7 * 24 * time.Hour, BigFollowers: 5000, HugeFollowers: 1_000_000,
 		SiteMessageTypes: []string{"general"}, BoardSessions: "request", BoardSessionFor: 30 * time.Minute,
-	}, Token: TokenOptions{Scopes: []string{"viewer"}, ValidFor: time.Hour}, Webhooks: WebhookOptions{Overlap: 24 * time.Hour}, Erase: EraseOptions{Wait: 10 * time.Minute}}
+	}, Token: tokenOptions{Scopes: []string{"viewer"}, ValidFor: time.Hour}, Webhooks: webhookOptions{Overlap: 24 * time.Hour}, Erase: eraseOptions{Wait: 10 * time.Minute}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the defaults (-want +got):\n%s", diff)
 	}
@@ -204,7 +204,7 @@ func TestProfilesNeedAnAddressOfOperators(t *testing.T) {
 // A variable that only the server reads does not stop an import.
 func TestImport(t *testing.T) {
 	got := mustParse(t, "import follows f.csv --both --prefix u --database sqlite:x.db --quiet", "TIDINGS_LISTEN=:80", "TIDINGS_WORKERS=x", "TIDINGS_DATA=d")
-	if want := (ImportOptions{File: "f.csv", Both: true, Prefix: "u", Quiet: true}); got.Import != want {
+	if want := (importOptions{File: "f.csv", Both: true, Prefix: "u", Quiet: true}); got.Import != want {
 		t.Errorf("got %+v, want %+v", got.Import, want)
 	}
 	if got.Config.DatabaseURL() != "sqlite:x.db" || got.Config.Data != "d" {
@@ -245,7 +245,7 @@ func TestSecretsAreHidden(t *testing.T) {
 		"h:1?token=" + password, "user:" + password + "@cache", "redis://u:" + password + "\n@h",
 	} {
 		config := node.Config{JWTSecret: password, Redis: value, Database: value, JWKS: value}
-		shown := fmt.Sprint(MaskedSettings(config))
+		shown := fmt.Sprint(maskedSettings(config))
 		for _, flag := range settingsOf(config) {
 			shown += fmt.Sprint(checkSetting(flag, config))
 		}
@@ -256,7 +256,7 @@ func TestSecretsAreHidden(t *testing.T) {
 			t.Errorf("%q: nothing is hidden in %s", value, shown)
 		}
 	}
-	masked := fmt.Sprint(MaskedSettings(node.Config{Listen: "127.0.0.1:1", Redis: "redis://u:p@cache:6379/0"}))
+	masked := fmt.Sprint(maskedSettings(node.Config{Listen: "127.0.0.1:1", Redis: "redis://u:p@cache:6379/0"}))
 	if !strings.Contains(masked, "listen=127.0.0.1:1") || !strings.Contains(masked, "redis=redis://u:***@cache:6379/0") {
 		t.Errorf("what is no secret is not shown: %s", masked)
 	}

@@ -17,9 +17,9 @@ import (
 	"tidings/services/sql"
 )
 
-// EraseOptions are the options of "tidings erase" besides the database. Wait is no timeout of the erasure, only of this
+// eraseOptions are the options of "tidings erase" besides the database. Wait is no timeout of the erasure, only of this
 // command.
-type EraseOptions struct {
+type eraseOptions struct {
 	User string        `kong:"-"` // the user's key
 	Wait time.Duration `group:"Erase:" for:"erase" default:"10m" placeholder:"DURATION" min:"0s" max:"24h" help:"how long to wait until the servers have removed everything; 0s: not at all; on SQLite, where none runs, it does not wait"`
 }

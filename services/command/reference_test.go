@@ -15,7 +15,7 @@ import (
 // The page equals the schema, and has each of its types and fields once.
 func TestTheReferenceIsTheSchema(t *testing.T) {
 	var out bytes.Buffer
-	if err := runSchema(SchemaOptions{Markdown: true}, &out); err != nil {
+	if err := runSchema(schemaOptions{Markdown: true}, &out); err != nil {
 		t.Fatal(err)
 	}
 	page, err := fs.ReadFile(docs.Files(), "schema.md")

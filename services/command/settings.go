@@ -17,10 +17,10 @@ import (
 	"tidings/services/node"
 )
 
-// MaskedSettings returns every setting by its flag's name, for the log at the start: secrets and passwords are hidden. A setting
+// maskedSettings returns every setting by its flag's name, for the log at the start: secrets and passwords are hidden. A setting
 // that nobody listed as secret is shown, so a new key needs the tag `secret`. An operator reads this list first when a node behaves
 // unlike another.
-func MaskedSettings(c node.Config) []slog.Attr {
+func maskedSettings(c node.Config) []slog.Attr {
 	var attrs []slog.Attr
 	for _, flag := range settingsOf(c) {
 		attrs = append(attrs, slog.String(flag.Name, mask(flag, flagText(flag))))

@@ -21,9 +21,9 @@ import (
 	"tidings/services/webhooks"
 )
 
-// WebhookOptions are the options of "tidings webhooks" besides the settings of a node. The tag `for` of an option names the
+// webhookOptions are the options of "tidings webhooks" besides the settings of a node. The tag `for` of an option names the
 // acts that take it.
-type WebhookOptions struct {
+type webhookOptions struct {
 	Name      string        `kong:"-"` // of the endpoint; "" for all
 	URL       string        `kong:"-"` // the address to send events to
 	Away      bool          `group:"Webhooks:" for:"webhooks add" help:"send only what concerns users without an open socket; those who have one get theirs after they closed it"`
@@ -112,7 +112,7 @@ var readOnlyWebhookActs = []string{"list", "status", "dead"}
 
 // actOnWebhooks runs one act and prints its outcome. A secret stands alone on the first line, so that a script can take it.
 // The mutations of the same names call the same methods.
-func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o WebhookOptions, out io.Writer) error {
+func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o webhookOptions, out io.Writer) error {
 	report := func(format string, args ...any) error {
 		_, err := fmt.Fprintf(out, format, args...)
 		return err

@@ -19,8 +19,8 @@ import (
 	"tidings/services"
 )
 
-// ViewerKey is the key of the person whose phones the demo's page shows. Only the visitor acts for them.
-const ViewerKey = "mia"
+// viewerKey is the key of the person whose phones the demo's page shows. Only the visitor acts for them.
+const viewerKey = "mia"
 
 // Seed is the seed of the world of tidings --demo.
 const Seed = 1

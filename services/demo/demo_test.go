@@ -112,7 +112,7 @@ func TestActivityAndFollowersAreSkewed(t *testing.T) {
 	_, acts := scriptEvents(Seed, 5000)
 	kinds := map[string]int{}
 	for _, one := range acts {
-		if one.ActorKey == ViewerKey {
+		if one.ActorKey == viewerKey {
 			t.Fatalf("the script acts for the visitor: %+v", one)
 		}
 		kinds[one.Mutation]++

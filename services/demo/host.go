@@ -176,7 +176,7 @@ func (h *host) findExistingWorld(ctx context.Context, s *script) (known bool, er
 			HomeFeed, Conversations, LiveBoard, Announcements list
 		}
 	}
-	if err := h.ask(ctx, ViewerKey, resumeQuery, nil, &answer); err != nil || len(answer.Viewer.Announcements.Nodes) == 0 { // no announcement: the past is not there
+	if err := h.ask(ctx, viewerKey, resumeQuery, nil, &answer); err != nil || len(answer.Viewer.Announcements.Nodes) == 0 { // no announcement: the past is not there
 		return false, err
 	}
 	h.mu.Lock()
@@ -185,7 +185,7 @@ func (h *host) findExistingWorld(ctx context.Context, s *script) (known bool, er
 		h.made[objectName{"post", s.postCount - 1 - i}] = madeObject{post.ID, post.Author.Key}
 	}
 	for i, post := range answer.Viewer.User.Posts.Nodes[:min(len(s.viewerPosts), len(answer.Viewer.User.Posts.Nodes))] {
-		h.made[objectName{"post", s.viewerPosts[i]}] = madeObject{post.ID, ViewerKey}
+		h.made[objectName{"post", s.viewerPosts[i]}] = madeObject{post.ID, viewerKey}
 	}
 	for _, conversation := range answer.Viewer.Conversations.Nodes {
 		if number := slices.IndexFunc(plannedConversations, func(t plannedConversation) bool { return t.title == conversation.Title }); number >= 0 {

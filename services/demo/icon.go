@@ -141,7 +141,7 @@ func (f *iconUpdater) followChanges(ctx context.Context) {
 // is not newer than the icon was taken before. It searches from the end, because only the newest counts.
 func (f *iconUpdater) applyChanges(ctx context.Context, page changesPage) {
 	for _, change := range slices.Backward(page.List) {
-		if change.Key != ViewerKey || change.Version <= f.icon.Version {
+		if change.Key != viewerKey || change.Version <= f.icon.Version {
 			continue
 		}
 		icon := Icon{Version: change.Version, Total: change.Total, Display: change.Display, Silent: change.Silent || f.skipAlerts || change.Cause == nil, At: change.At}
@@ -162,7 +162,7 @@ func (f *iconUpdater) applyChanges(ctx context.Context, page changesPage) {
 // may not see.
 func (f *iconUpdater) readAlertItem(ctx context.Context, id string) json.RawMessage {
 	var answer struct{ Node json.RawMessage }
-	if err := f.host.ask(ctx, ViewerKey, readItem, map[string]any{"id": id}, &answer); err != nil {
+	if err := f.host.ask(ctx, viewerKey, readItem, map[string]any{"id": id}, &answer); err != nil {
 		f.host.cfg.Log.Debug("the application could not read what an alert is of", "item", id, "error", err)
 		return json.RawMessage("null")
 	}

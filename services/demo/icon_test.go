@@ -86,7 +86,7 @@ func wantIcon(t *testing.T, w *World, want string) {
 // The icon follows the viewer's changes alone. Changes from before somebody looked cause no alert; later changes do, unless they
 // are silent.
 func TestTheIconFollowsTheStream(t *testing.T) {
-	s, w := newStreamAndWorld(t, changeJSON("ann", "1", 5, "post:1")+","+changeJSON(ViewerKey, "2", 3, "post:2"), changeJSON("ann", "3", 6, ""))
+	s, w := newStreamAndWorld(t, changeJSON("ann", "1", 5, "post:1")+","+changeJSON(viewerKey, "2", 3, "post:2"), changeJSON("ann", "3", 6, ""))
 	wantIcon(t, w, " 0 silent false")
 	if len(s.requestedCursors) > 0 {
 		t.Errorf("nobody looks, and it asked for %v", s.requestedCursors)
@@ -99,15 +99,15 @@ func TestTheIconFollowsTheStream(t *testing.T) {
 	default:
 		t.Error("nobody was told that the icon changed")
 	}
-	s.pages = append(s.pages, changeJSON(ViewerKey, "4", 4, "post:4"))
+	s.pages = append(s.pages, changeJSON(viewerKey, "4", 4, "post:4"))
 	wantIcon(t, w, `4 4 silent false {"body":"of post:4"}`)
 	s.pages = append(s.pages, changeJSON("ann", "5", 4, "post:5"))
 	wantIcon(t, w, `4 4 silent false {"body":"of post:4"}`)
-	s.pages = append(s.pages, changeJSON(ViewerKey, "6", 0, ""))
+	s.pages = append(s.pages, changeJSON(viewerKey, "6", 0, ""))
 	wantIcon(t, w, "6 0 silent true")
 	end()
 	end()
-	s.pages = append(s.pages, changeJSON(ViewerKey, "7", 1, "post:7"))
+	s.pages = append(s.pages, changeJSON(viewerKey, "7", 1, "post:7"))
 	wantIcon(t, w, "6 0 silent true")
 	defer w.WatchIcon()()
 	wantIcon(t, w, "7 1 silent true")
@@ -115,7 +115,7 @@ func TestTheIconFollowsTheStream(t *testing.T) {
 		t.Errorf("it asked from %s, want each page once", got)
 	}
 	for token := range s.authHeaders {
-		if token != "Bearer dev:host:ingest,admin" && token != "Bearer dev:"+ViewerKey {
+		if token != "Bearer dev:host:ingest,admin" && token != "Bearer dev:"+viewerKey {
 			t.Errorf("it asked by %s", token)
 		}
 	}
@@ -123,11 +123,11 @@ func TestTheIconFollowsTheStream(t *testing.T) {
 
 // While the server does not answer, the icon stays unchanged. Afterwards no change is lost or repeated.
 func TestTheIconOutlivesFailures(t *testing.T) {
-	s, w := newStreamAndWorld(t, changeJSON(ViewerKey, "1", 1, ""))
+	s, w := newStreamAndWorld(t, changeJSON(viewerKey, "1", 1, ""))
 	defer w.WatchIcon()()
 	wantIcon(t, w, "1 1 silent true")
 	s.failsEveryRequest = true
-	s.pages = append(s.pages, changeJSON(ViewerKey, "2", 2, "post:2"))
+	s.pages = append(s.pages, changeJSON(viewerKey, "2", 2, "post:2"))
 	wantIcon(t, w, "1 1 silent true")
 	s.failsEveryRequest = false
 	_, changed := w.Icon()
@@ -144,15 +144,15 @@ func TestTheIconOutlivesFailures(t *testing.T) {
 
 // A silent change causes no alert even if it has a cause. A change that is not newer than the icon leaves the icon unchanged.
 func TestTheIconTakesNoOldChangeAndNoSilentOneForAnAlert(t *testing.T) {
-	s, w := newStreamAndWorld(t, changeJSON(ViewerKey, "5", 5, ""))
+	s, w := newStreamAndWorld(t, changeJSON(viewerKey, "5", 5, ""))
 	defer w.WatchIcon()()
 	wantIcon(t, w, "5 5 silent true")
-	s.pages = append(s.pages, changeJSON(ViewerKey, "4", 4, "post:4"))
+	s.pages = append(s.pages, changeJSON(viewerKey, "4", 4, "post:4"))
 	wantIcon(t, w, "5 5 silent true")
-	s.pages = append(s.pages, changeJSON(ViewerKey, "5", 6, "post:5"))
+	s.pages = append(s.pages, changeJSON(viewerKey, "5", 6, "post:5"))
 	wantIcon(t, w, "5 5 silent true")
-	s.pages = append(s.pages, strings.Replace(changeJSON(ViewerKey, "6", 6, "post:6"), `"silent":false`, `"silent":true`, 1))
+	s.pages = append(s.pages, strings.Replace(changeJSON(viewerKey, "6", 6, "post:6"), `"silent":false`, `"silent":true`, 1))
 	wantIcon(t, w, "6 6 silent true")
-	s.pages = append(s.pages, changeJSON(ViewerKey, "7", 7, "post:7"))
+	s.pages = append(s.pages, changeJSON(viewerKey, "7", 7, "post:7"))
 	wantIcon(t, w, `7 7 silent false {"body":"of post:7"}`)
 }

@@ -212,7 +212,7 @@ func (s *script) recentPost() int {
 func (s *script) post(author int) event {
 	text := s.posts.nextText()
 	if author > 0 && s.random.IntN(30) == 0 {
-		text = "@" + ViewerKey + " " + s.mentions.nextText()
+		text = "@" + viewerKey + " " + s.mentions.nextText()
 	}
 	s.postCount++
 	return event{ActorKey: s.people[author].key, Mutation: "publishPost", Input: map[string]any{"body": text}, Creates: objectName{"post", s.postCount - 1}}
@@ -266,7 +266,7 @@ func follow(follower, followee person) event {
 // total. Two items are enough to show a count.
 func views() []event {
 	const code, key = "news", "Old harbour"
-	events := []event{{ActorKey: ViewerKey, Mutation: "touchView", Input: map[string]any{"code": code, "key": key}}}
+	events := []event{{ActorKey: viewerKey, Mutation: "touchView", Input: map[string]any{"code": code, "key": key}}}
 	for _, item := range []string{"the market moves", "a new ferry"} {
 		events = append(events, event{Mutation: "addViewItem", Input: map[string]any{"code": code, "key": key, "item": item, "at": fromNow(-time.Minute)}})
 	}
@@ -282,7 +282,7 @@ func say(who person, conversation int, text string) event {
 // creation is an act of the viewer. Even the direct conversation is created by its other member.
 func conversations(people []person) (events []event) {
 	for number, talk := range plannedConversations {
-		kind, members := "GROUP", []string{"user:" + ViewerKey}
+		kind, members := "GROUP", []string{"user:" + viewerKey}
 		for _, member := range talk.members[1:] {
 			members = append(members, "user:"+people[member].key)
 		}

@@ -3,7 +3,7 @@ package demo
 // cast are the people that a visitor meets: the viewer first, then people with many followers. plannedConversations and the script
 // refer to their positions in the list, so a new person is added at the end.
 var cast = []person{
-	{key: ViewerKey, name: "Mia"},
+	{key: viewerKey, name: "Mia"},
 	{key: "ben", name: "Ben"}, {key: "lea", name: "Lea"}, {key: "tom", name: "Tom"}, {key: "xiaolan", name: "晓岚"},
 	{key: "noor", name: "Noor"}, {key: "jonas", name: "Jonas"}, {key: "priya", name: "Priya"}, {key: "kenji", name: "Kenji"},
 	{key: "sofia", name: "Sofia"}, {key: "yifan", name: "一凡"}, {key: "amara", name: "Amara"}, {key: "luca", name: "Luca"},

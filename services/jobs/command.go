@@ -166,7 +166,7 @@ func (c *Command) storeRefusal(ctx context.Context, tx *sql.Tx, scope string, fa
 		return failed
 	}
 	c.refusal = &services.Error{Code: refusal.Code, Message: refusal.Message}
-	return RememberRefusal(ctx, tx, scope, c.IdempotencyKey, c.refusal)
+	return rememberRefusal(ctx, tx, scope, c.IdempotencyKey, c.refusal)
 }
 
 // recallAnswer makes the stored answer of the key the answer of this command.

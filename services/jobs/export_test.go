@@ -8,3 +8,6 @@ const MaxMergeAttempts = maxMergeAttempts
 
 // PriorityHeadStart is how much earlier the jobs of a small commit are due than those of a large one.
 const PriorityHeadStart = priorityHeadStart
+
+// OverdueIDs lists the jobs that a heartbeat finds overdue.
+var OverdueIDs = overdueIDs

@@ -29,7 +29,7 @@ var (
 
 	rememberIDs = sql.NewStatement("remember what an idempotency key made", `UPDATE idempotency SET ids = $3 WHERE scope = $1 AND key = $2`)
 
-	rememberRefusal = sql.NewStatement("remember that an idempotency key was refused", `UPDATE idempotency SET code = $3, message = $4 WHERE scope = $1 AND key = $2`)
+	fillInRefusal = sql.NewStatement("remember that an idempotency key was refused", `UPDATE idempotency SET code = $3, message = $4 WHERE scope = $1 AND key = $2`)
 
 	recallRequest = sql.NewStatement("recall an idempotency key", `SELECT body_hash, sent_hash, subject, ids, code, message FROM idempotency WHERE scope = $1 AND key = $2 AND at > $3`)
 
@@ -37,7 +37,7 @@ var (
 )
 
 // RememberRequest claims a key for 24 hours and stores the request and its IDs with it, in the transaction of the command; a
-// refusal is stored by RememberRefusal. It waits for a running transaction that has claimed the same key. ErrKeyExists when the key
+// refusal is stored by rememberRefusal. It waits for a running transaction that has claimed the same key. ErrKeyExists when the key
 // exists already: the transaction can go on, and RecallRequest finds the result in it.
 func RememberRequest(ctx context.Context, tx *sql.Tx, scope, key string, as RememberedRequest) error {
 	if as.IDs == nil {
@@ -62,9 +62,9 @@ func RememberIDs(ctx context.Context, tx *sql.Tx, scope, key string, ids []strin
 	return err
 }
 
-// RememberRefusal stores the refusal of the request under a key that this transaction has claimed.
-func RememberRefusal(ctx context.Context, tx *sql.Tx, scope, key string, refusal *services.Error) error {
-	_, err := tx.Run(ctx, rememberRefusal, scope, key, string(refusal.Code), refusal.Message)
+// rememberRefusal stores the refusal of the request under a key that this transaction has claimed.
+func rememberRefusal(ctx context.Context, tx *sql.Tx, scope, key string, refusal *services.Error) error {
+	_, err := tx.Run(ctx, fillInRefusal, scope, key, string(refusal.Code), refusal.Message)
 	return err
 }
 
@@ -79,7 +79,7 @@ func rememberUnchanged(ctx context.Context, tx *sql.Tx, scope, key string, ids [
 			return err
 		}
 	}
-	_, err := tx.Run(ctx, rememberRefusal, scope, key, unchangedCode, "")
+	_, err := tx.Run(ctx, fillInRefusal, scope, key, unchangedCode, "")
 	return err
 }
 

@@ -112,15 +112,15 @@ func JobsHeldBy(ctx context.Context, s *sql.DB, nodes []string, limit int) ([]Jo
 	return selectJobs(ctx, s, heldJobs, nodes, limit)
 }
 
-// JobsHeldByEarlierProcess lists jobs that earlier processes of a node hold leases on, at most limit, oldest first.
-func JobsHeldByEarlierProcess(ctx context.Context, s *sql.DB, node Node, limit int) ([]Job, error) {
+// jobsHeldByEarlierProcess lists jobs that earlier processes of a node hold leases on, at most limit, oldest first.
+func jobsHeldByEarlierProcess(ctx context.Context, s *sql.DB, node Node, limit int) ([]Job, error) {
 	return selectJobs(ctx, s, earlierProcessJobs, []string{node.Name}, node.LeaseTokenPrefix+"%", limit)
 }
 
-// OverdueIDs lists the ids of jobs of some kinds that were due by a time and are not done yet, at most limit, oldest first.
+// overdueIDs lists the ids of jobs of some kinds that were due by a time and are not done yet, at most limit, oldest first.
 // They are overdue because the workers are behind, an engine does not answer, or a hanging node has locked them. Jobs whose
 // lease or pause ends after until are omitted.
-func OverdueIDs(ctx context.Context, s *sql.DB, kinds []string, dueBy, until time.Time, limit int) ([]int64, error) {
+func overdueIDs(ctx context.Context, s *sql.DB, kinds []string, dueBy, until time.Time, limit int) ([]int64, error) {
 	list := make(sql.RowsParameter, len(kinds))
 	for i, kind := range kinds {
 		list[i] = []any{kind}
@@ -128,8 +128,8 @@ func OverdueIDs(ctx context.Context, s *sql.DB, kinds []string, dueBy, until tim
 	return sql.ReadColumn[int64](ctx, s, overdueJobs, list, until, dueBy, limit)
 }
 
-// Jobs reads the given jobs that are not done yet, oldest first, without claiming them.
-func Jobs(ctx context.Context, s *sql.DB, ids []int64) ([]Job, error) {
+// readJobs reads the given jobs that are not done yet, oldest first, without claiming them.
+func readJobs(ctx context.Context, s *sql.DB, ids []int64) ([]Job, error) {
 	return selectJobs(ctx, s, jobsByID, ids)
 }
 
@@ -179,6 +179,6 @@ func FreeOwnJobs(ctx context.Context, s *sql.DB, limit int) (freed int, left []J
 	if err != nil || s.Node == "" {
 		return freed, nil, err
 	}
-	left, err = JobsHeldByEarlierProcess(ctx, s, Node{Name: s.Node, LeaseTokenPrefix: s.LeaseTokenPrefix}, limit)
+	left, err = jobsHeldByEarlierProcess(ctx, s, Node{Name: s.Node, LeaseTokenPrefix: s.LeaseTokenPrefix}, limit)
 	return freed, left, err
 }

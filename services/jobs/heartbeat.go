@@ -222,7 +222,7 @@ func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, replace
 		held = append(theirs, held...)
 	}
 	for _, node := range replaced {
-		theirs, err := JobsHeldByEarlierProcess(ctx, e.db, node, maxLateJobsRead)
+		theirs, err := jobsHeldByEarlierProcess(ctx, e.db, node, maxLateJobsRead)
 		if err != nil {
 			return err
 		}

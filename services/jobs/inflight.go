@@ -141,7 +141,7 @@ func (i *lateJobs) refresh(ctx context.Context, e *Engine) error {
 	}
 	var ids []int64
 	if err == nil {
-		ids, err = OverdueIDs(ctx, e.db, e.Kinds(), dueBy, now.Add(e.cfg.Lease+nodeLocksGoneAfter), maxLateJobsRead)
+		ids, err = overdueIDs(ctx, e.db, e.Kinds(), dueBy, now.Add(e.cfg.Lease+nodeLocksGoneAfter), maxLateJobsRead)
 	}
 	// Read only the jobs that next lacks: the counts that a job changes stay the same.
 	unknown := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool {
@@ -150,7 +150,7 @@ func (i *lateJobs) refresh(ctx context.Context, e *Engine) error {
 	})
 	for part := range slices.Chunk(unknown, overdueReadBatch) {
 		var overdue []Job
-		if overdue, err = Jobs(ctx, e.db, part); err == nil {
+		if overdue, err = readJobs(ctx, e.db, part); err == nil {
 			err = next.add(ctx, e, overdue)
 		}
 		if err != nil {

@@ -204,7 +204,7 @@ func (s *Service) refreshShows(ctx context.Context, items []BoardItem) error {
 // in the session: their status and times no longer change, and their texts are the present ones already. The other shows stay in
 // the cache while a session that has them lives.
 func (s *Service) refreshCachedShows(items []BoardItem) (missing []services.PostID) {
-	s.Memory.WithShowLookup(func(now func(services.PostID) (Show, bool)) {
+	s.Memory.withShowLookup(func(now func(services.PostID) (Show, bool)) {
 		for i := range items {
 			if items[i].Frozen.Status == ShowReplay {
 				continue

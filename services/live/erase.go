@@ -64,7 +64,7 @@ func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.StepPosit
 		}
 		removed++
 		if show.Status == ShowLive { // followers see the show end
-			ended, _, err := show.End(s.now(tx), "", s.now(tx))
+			ended, _, err := show.end(s.now(tx), "", s.now(tx))
 			if err != nil {
 				ended = show
 			}

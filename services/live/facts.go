@@ -75,8 +75,8 @@ WITH moved AS MATERIALIZED (SELECT show FROM show_history WHERE until_at >= $1 O
 	forgetFormerPosition = sql.NewStatement("forget where shows stood", `DELETE FROM show_history WHERE until_at < $1`)
 )
 
-// FormerPosition is a show's position on boards between two versions of the log.
-type FormerPosition struct {
+// formerPosition is a show's position on boards between two versions of the log.
+type formerPosition struct {
 	Show         services.PostID
 	Host         services.UserID
 	FromVersion  uint64     // from this version on
@@ -86,8 +86,8 @@ type FormerPosition struct {
 	Score        int64      // the sort key of that position: see ShowPlace
 }
 
-// HostLiveVersion is when the set of a host's live shows last changed.
-type HostLiveVersion struct {
+// hostLiveVersion is when the set of a host's live shows last changed.
+type hostLiveVersion struct {
 	Host             services.UserID
 	LiveVersion      uint64 // the version of the log of that change; 0: it never changed
 	HasPulledReplays bool   // some of the host's replays are in no list
@@ -98,8 +98,8 @@ func statusCode(status ShowStatus) int64 {
 	return int64(slices.Index(ShowStatuses, status))
 }
 
-// putShow inserts a show. CONFLICT if its ID is taken. Status and times are written unchecked: the caller took them from ScheduleShow or
-// from a transition, such as Show.Start, which checks them.
+// putShow inserts a show. CONFLICT if its ID is taken. Status and times are written unchecked: the caller took them from scheduleShow or
+// from a transition, such as Show.start, which checks them.
 func putShow(ctx context.Context, tx *sql.Tx, show Show) error {
 	inserted, err := tx.Run(ctx, insertShow, show.ID, show.Host, show.Title, show.CoverURL, show.ReplayURL, statusCode(show.Status),
 		show.PlannedAt, nullTime(show.StartedAt), nullTime(show.EndedAt), nullTime(show.CancelledAt),
@@ -112,7 +112,7 @@ func putShow(ctx context.Context, tx *sql.Tx, show Show) error {
 
 // rewriteShow writes every field of a show but its id and its host. former is the show's position until now, which ends at the
 // show's new version; nil if the show did not move on any board.
-func rewriteShow(ctx context.Context, tx *sql.Tx, show Show, former *FormerPosition) error {
+func rewriteShow(ctx context.Context, tx *sql.Tx, show Show, former *formerPosition) error {
 	_, err := tx.Run(ctx, updateShow, show.ID, show.Title, show.CoverURL, show.ReplayURL, statusCode(show.Status),
 		show.PlannedAt, nullTime(show.StartedAt), nullTime(show.EndedAt), nullTime(show.CancelledAt),
 		int64(show.Version), int64(show.LiveVersion), show.LiveStamp, show.Pull, show.UpdatedAt)
@@ -212,10 +212,10 @@ func (d database) ActiveShows(ctx context.Context, after services.UserID, limit 
 }
 
 // ShowHistory lists the former positions of shows that have moved since a time, in order of show and version.
-func (d database) ShowHistory(ctx context.Context, since time.Time) ([]FormerPosition, error) {
-	var list []FormerPosition
+func (d database) ShowHistory(ctx context.Context, since time.Time) ([]formerPosition, error) {
+	var list []formerPosition
 	err := d.Each(ctx, showHistory, []any{since}, func(scan func(...any) error) error {
-		var former FormerPosition
+		var former formerPosition
 		var until, status int64
 		if err := scan(&former.Show, &former.Host, &former.FromVersion, &former.UntilVersion, &until, &status, &former.Score); err != nil {
 			return err
@@ -224,7 +224,7 @@ func (d database) ShowHistory(ctx context.Context, since time.Time) ([]FormerPos
 		list = append(list, former)
 		return nil
 	})
-	slices.SortFunc(list, func(a, b FormerPosition) int {
+	slices.SortFunc(list, func(a, b formerPosition) int {
 		return cmp.Or(cmp.Compare(a.Show, b.Show), cmp.Compare(a.FromVersion, b.FromVersion))
 	})
 	return list, err

@@ -205,10 +205,10 @@ func SetHostLiveVersion(ctx context.Context, tx *sql.Tx, host services.UserID, v
 }
 
 // HostVersions lists the versions of the hosts with user IDs above after, at most limit, in order of user ID.
-func (d database) HostVersions(ctx context.Context, after services.UserID, limit int) ([]HostLiveVersion, error) {
-	var list []HostLiveVersion
+func (d database) HostVersions(ctx context.Context, after services.UserID, limit int) ([]hostLiveVersion, error) {
+	var list []hostLiveVersion
 	err := d.Each(ctx, hostLiveVersions, []any{after, limit}, func(scan func(...any) error) error {
-		var one HostLiveVersion
+		var one hostLiveVersion
 		err := scan(&one.Host, &one.LiveVersion, &one.HasPulledReplays)
 		list = append(list, one)
 		return err

@@ -92,7 +92,7 @@ func TestVersionsOfHosts(t *testing.T) {
 		pulled := aShow(5, 9, ShowReplay, 1)
 		pulled.Pull = true
 		b.addShows(pulled, aShow(6, 8, ShowReplay, 1))
-		want := []HostLiveVersion{{Host: 7, LiveVersion: 5}, {Host: 8, LiveVersion: 4}, {Host: 9, HasPulledReplays: true}}
+		want := []hostLiveVersion{{Host: 7, LiveVersion: 5}, {Host: 8, LiveVersion: 4}, {Host: 9, HasPulledReplays: true}}
 		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.HostVersions(b.Ctx, 0, 10))(b.T), want)
 		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.HostVersions(b.Ctx, 7, 1))(b.T), want[1:2])
 	})

@@ -34,7 +34,7 @@ var (
 	remindersWithinLimit = sql.NewStatement("whether users have too many reminders", fmt.Sprintf(`SELECT 1
 		WHERE NOT EXISTS (SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c WHERE c.most < (SELECT count(*) FROM (
 			SELECT m.show FROM reminders m WHERE m.user_number = c.owner ORDER BY m.show DESC LIMIT %d) AS newest
-			CROSS JOIN shows s WHERE s.id = newest.show AND s.status = 0))`, remindersReadFactor*(MaxReminders+1)))
+			CROSS JOIN shows s WHERE s.id = newest.show AND s.status = 0))`, remindersReadFactor*(maxReminders+1)))
 )
 
 // upcomingReminderLimit is the limit of how many upcoming shows a user has reminders of.

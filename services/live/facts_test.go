@@ -97,12 +97,12 @@ func TestAShowIsStoredUnchanged(t *testing.T) {
 		show.Title, show.CoverURL, show.ReplayURL, show.Status = "a", "", "https://example.com/r", ShowReplay
 		show.PlannedAt, show.StartedAt, show.EndedAt, show.UpdatedAt = at.Add(time.Hour), at, at.Add(time.Second), at.Add(time.Minute)
 		show.Version, show.LiveVersion, show.LiveStamp, show.Pull = 1<<62, 1<<61, services.MaxPostID, true
-		former := FormerPosition{
+		former := formerPosition{
 			Show: show.ID, Host: show.Host, FromVersion: 7, UntilVersion: 1 << 62, UntilAt: b.Clock.Now().UTC().Truncate(time.Microsecond), Status: ShowUpcoming, Score: -at.UnixMilli(),
 		}
 		b.MustWrite(func(tx *sql.Tx) error { return rewriteShow(b.Ctx, tx, show, &former) })
 		sqltest.Equal(b.T, read(), show)
-		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, former.UntilAt))(b.T), []FormerPosition{former})
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, former.UntilAt))(b.T), []formerPosition{former})
 		sqltest.Equal(b.T, len(sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, former.UntilAt.Add(time.Microsecond)))(b.T)), 0)
 		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.EndedShows(b.Ctx, former.UntilAt))(b.T)), []services.PostID{show.ID})
 		show.Title = "b"

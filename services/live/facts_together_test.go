@@ -40,7 +40,7 @@ func TestChangesOfTheSameShowsGoOutTogether(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			former := &FormerPosition{Show: show.ID, Host: show.Host, Status: show.Status, FromVersion: show.Version, UntilVersion: version, UntilAt: tx.Now}
+			former := &formerPosition{Show: show.ID, Host: show.Host, Status: show.Status, FromVersion: show.Version, UntilVersion: version, UntilAt: tx.Now}
 			show.Version, show.UpdatedAt = version+1000, tx.Now
 			return rewriteShow(b.Ctx, tx, show, former)
 		}

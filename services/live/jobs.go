@@ -112,18 +112,18 @@ func (s *Service) changeShow(ctx context.Context, tx *sql.Tx, before, after Show
 
 // logChange appends a change of a show to the log of shows if boards have its host's shows. It returns the show with its version, and its
 // former position on boards: nil if the position did not change or there was none.
-func (s *Service) logChange(ctx context.Context, tx *sql.Tx, before, after Show) (Show, *FormerPosition, error) {
+func (s *Service) logChange(ctx context.Context, tx *sql.Tx, before, after Show) (Show, *formerPosition, error) {
 	_, named, err := readHost(ctx, tx.Runner, after.Host)
 	if err != nil || !named {
 		return after, nil, err
 	}
 	if !after.moved(before) {
 		// Open boards show new texts at once, so changes of texts are in the log too.
-		change := LogChange{Show: after}
+		change := loggedChange{Show: after}
 		return after, nil, change.appendTexts(ctx, tx)
 	}
-	change := LogChange{Show: after, Live: (after.Status == ShowLive) != (before.Status == ShowLive)}
-	version, err := change.Append(ctx, tx)
+	change := loggedChange{Show: after, Live: (after.Status == ShowLive) != (before.Status == ShowLive)}
+	version, err := change.appendMove(ctx, tx)
 	if err == nil && change.Live {
 		err = SetHostLiveVersion(ctx, tx, after.Host, version)
 	}
@@ -131,7 +131,7 @@ func (s *Service) logChange(ctx context.Context, tx *sql.Tx, before, after Show)
 	if err != nil || before.Version == 0 {
 		return change.Show, nil, err
 	}
-	return change.Show, &FormerPosition{
+	return change.Show, &formerPosition{
 		Show: before.ID, Host: before.Host, FromVersion: before.Version, UntilVersion: version, UntilAt: tx.Now,
 		Status: before.Status, Score: before.Place().Score,
 	}, nil
@@ -224,7 +224,7 @@ func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
 			return err
 		}
 		var after Show
-		if after, changed = s.limits.Close(before, tx.Now); changed {
+		if after, changed = s.limits.close(before, tx.Now); changed {
 			_, err = s.changeShow(ctx, tx, before, after)
 			return err
 		}

@@ -259,10 +259,10 @@ func (s *Service) publishShows(ctx context.Context, tx *sql.Tx, host services.Us
 		if show, _, err = s.logChange(ctx, tx, Show{}, show); err != nil {
 			return err
 		}
-		var nowhere *FormerPosition
+		var nowhere *formerPosition
 		if show.Status == ShowReplay {
 			// Without this row older sessions would show an ended show that was on no board before.
-			nowhere = &FormerPosition{Show: show.ID, Host: host, UntilVersion: show.Version, UntilAt: tx.Now, Status: ShowCancelled}
+			nowhere = &formerPosition{Show: show.ID, Host: host, UntilVersion: show.Version, UntilAt: tx.Now, Status: ShowCancelled}
 		}
 		if err := rewriteShow(ctx, tx, show, nowhere); err != nil {
 			return err

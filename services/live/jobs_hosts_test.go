@@ -56,7 +56,7 @@ func TestDocumentsNameAHostBeforeBoardsHaveItsShows(t *testing.T) {
 		upcoming, live, cancelled, over := planShow(w, host, time.Hour), planShow(w, host, time.Hour), planShow(w, host, time.Hour), planShow(w, host, time.Hour)
 		startShows(w, live, over)
 		endShows(w, over)
-		changeShows(w, []services.PostID{cancelled}, func(show Show, now time.Time) (Show, bool, error) { return show.Cancel(now) })
+		changeShows(w, []services.PostID{cancelled}, func(show Show, now time.Time) (Show, bool, error) { return show.cancel(now) })
 		if n := runJobsOfKind(w, "host.name", 9); n != 1 {
 			t.Fatalf("a host with four shows is named by %d jobs", n)
 		}

@@ -64,7 +64,7 @@ func TestUsersWithAReminderAreNotified(t *testing.T) {
 			return show.reschedule(ShowEdit{PlannedAt: &plan}, now)
 		}
 		changeShows(w, []services.PostID{show}, later)
-		changeShows(w, []services.PostID{cancelled}, Show.Cancel)
+		changeShows(w, []services.PostID{cancelled}, Show.cancel)
 		w.RunAllJobs(w.Fanout)
 		for _, user := range users {
 			if got := showsRemindedOf(w, user); len(got) != 0 {

@@ -23,11 +23,11 @@ type memoryFacts interface {
 	EndedShows(ctx context.Context, since time.Time) ([]Show, error)
 	// ShowHistory lists the former positions of shows that moved since a time. If a show was over when it was put on
 	// boards, its row says that it had no position before: from version 0 until that one.
-	ShowHistory(ctx context.Context, since time.Time) ([]FormerPosition, error)
+	ShowHistory(ctx context.Context, since time.Time) ([]formerPosition, error)
 	// PulledReplays lists hosts' newest replays that are in no list, at most limit of each host.
 	PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]Show, error)
 	// HostVersions lists up to limit hosts with IDs above after, in the order of their IDs.
-	HostVersions(ctx context.Context, after services.UserID, limit int) ([]HostLiveVersion, error)
+	HostVersions(ctx context.Context, after services.UserID, limit int) ([]hostLiveVersion, error)
 }
 
 // database reads from SQL the facts that a node's cache is filled with.
@@ -63,7 +63,7 @@ type Memory struct {
 
 	// Lock order: mu, then the lock of readers (addLiveVersions).
 	readers *hostChangeReceivers[services.UserID]  // the users whose badges show hosts' live shows
-	boards  *hostChangeReceivers[*BoardHostsWatch] // the open boards
+	boards  *hostChangeReceivers[*boardHostsWatch] // the open boards
 }
 
 // changedHosts holds changes back until the version of the cache includes them: a board that is notified earlier would read the
@@ -89,9 +89,9 @@ func newMemory(log *changelog.Follower, facts memoryFacts, horizon time.Duration
 	return m
 }
 
-// SetReaderHosts sets the hosts in the badges of a user who is watched on this node, until the next call or until the user leaves. It
+// setReaderHosts sets the hosts in the badges of a user who is watched on this node, until the next call or until the user leaves. It
 // is called before the shows are read, so that no move of a show is missed in between.
-func (m *Memory) SetReaderHosts(user services.UserID, hosts []services.FollowedAuthor) {
+func (m *Memory) setReaderHosts(user services.UserID, hosts []services.FollowedAuthor) {
 	m.readers.setHosts(user, hosts)
 }
 
@@ -158,13 +158,13 @@ func (m *Memory) finishLogRead(err error) {
 // apply applies entries of the log of shows to the cache, in their order. If one of them does not say what changed, it applies none and
 // returns false: then all shows are loaded.
 func (m *Memory) apply(entries []changelog.Entry) bool {
-	changes := make([]LogChange, len(entries))
+	changes := make([]loggedChange, len(entries))
 	for i, entry := range entries {
 		// The entry is of AppendReload, or of an erased show (changelog.BlankEntries).
 		if entry.Key == "" {
 			return false
 		}
-		change, err := parseLogChange(entry)
+		change, err := parseLoggedChange(entry)
 		if err != nil {
 			// A newer release may write what this one cannot read. Loading gives the right state without understanding the
 			// entry.
@@ -265,7 +265,7 @@ func (m *Memory) loadActive(ctx context.Context, state *showState) error {
 
 // addEndedAndFormer adds the ended shows and the former positions to the active shows. Only the history has the times of the moves,
 // which decide when a former position can be forgotten.
-func (s *showState) addEndedAndFormer(ended []Show, history []FormerPosition) {
+func (s *showState) addEndedAndFormer(ended []Show, history []formerPosition) {
 	for _, one := range ended {
 		s.put(one, one.UpdatedAt)
 	}

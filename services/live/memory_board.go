@@ -270,9 +270,9 @@ func (h *hostShows) eachLive(followed services.FollowedAuthor, seen uint64, foun
 	}
 }
 
-// WithShowLookup calls read with a function that looks up the present state of cached shows. read must not keep that function, and
+// withShowLookup calls read with a function that looks up the present state of cached shows. read must not keep that function, and
 // must not block.
-func (m *Memory) WithShowLookup(read func(now func(services.PostID) (Show, bool))) {
+func (m *Memory) withShowLookup(read func(now func(services.PostID) (Show, bool))) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	read(func(id services.PostID) (show Show, cached bool) {

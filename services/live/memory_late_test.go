@@ -38,12 +38,12 @@ func (h *showWriter) writeChange(before, after Show) Show {
 		if _, err := putHost(ctx, tx, after.Host); err != nil {
 			return err
 		}
-		change := LogChange{Show: after}
+		change := loggedChange{Show: after}
 		if (after.Status == ShowLive) != (before.Status == ShowLive) {
 			change.Show.LiveStamp = services.PostIDAt(h.now)
 			change.Live = true
 		}
-		version, err := change.Append(ctx, tx)
+		version, err := change.appendMove(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (h *showWriter) writeChange(before, after Show) Show {
 		if before.ID == 0 {
 			return putShow(ctx, tx, after)
 		}
-		return rewriteShow(ctx, tx, after, &FormerPosition{
+		return rewriteShow(ctx, tx, after, &formerPosition{
 			Show: before.ID, Host: before.Host, FromVersion: before.Version, UntilVersion: version, UntilAt: h.now, Status: before.Status, Score: before.Place().Score,
 		})
 	})

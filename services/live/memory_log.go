@@ -12,27 +12,27 @@ import (
 // shows changed at once and all must be reloaded. The kind is stored with each entry, so it must stay the same.
 const ChangelogKind = "show"
 
-// LogChange is an entry of the log of shows: the whole show after the change. With the whole show a node needs no read of SQL
+// loggedChange is an entry of the log of shows: the whole show after the change. With the whole show a node needs no read of SQL
 // to apply it, and entries of one show may be applied twice.
-type LogChange struct {
+type loggedChange struct {
 	Show Show
-	Live bool `json:",omitempty"` // the set of the host's live shows has changed; see HostLiveVersion
+	Live bool `json:",omitempty"` // the set of the host's live shows has changed; see hostLiveVersion
 }
 
 // logEntry is the payload of an entry of the log of shows. An entry gets its version when it is written, so a moved show takes that
 // version when the entry is read.
 type logEntry struct {
-	LogChange
+	loggedChange
 	Moved    bool `json:",omitempty"` // the show's Version is the entry's version
 	WentLive bool `json:",omitempty"` // the show's LiveVersion is the entry's version
 }
 
-// Append logs a change of status or position, in the transaction of the fact. It sets and returns the show's new version, which
+// appendMove logs a change of status or position, in the transaction of the fact. It sets and returns the show's new version, which
 // is the entry's. A live show without a LiveVersion gets this version as its LiveVersion. The transaction has locked the log
 // before any show (lockLog), so that no two transactions deadlock.
-func (c *LogChange) Append(ctx context.Context, tx *sql.Tx) (version uint64, err error) {
+func (c *loggedChange) appendMove(ctx context.Context, tx *sql.Tx) (version uint64, err error) {
 	wentLive := c.Show.Status == ShowLive && c.Show.LiveVersion == 0
-	if version, err = c.append(ctx, tx, logEntry{LogChange: *c, Moved: true, WentLive: wentLive}); err != nil {
+	if version, err = c.append(ctx, tx, logEntry{loggedChange: *c, Moved: true, WentLive: wentLive}); err != nil {
 		return 0, err
 	}
 	c.Show.Version = version
@@ -44,13 +44,13 @@ func (c *LogChange) Append(ctx context.Context, tx *sql.Tx) (version uint64, err
 
 // appendTexts logs a change that moves nothing on any board: a change of the title or the URLs, or an end that is kept for later.
 // The show keeps its version, since sessions would otherwise show it at a position that it did not have.
-func (c *LogChange) appendTexts(ctx context.Context, tx *sql.Tx) error {
-	_, err := c.append(ctx, tx, logEntry{LogChange: *c})
+func (c *loggedChange) appendTexts(ctx context.Context, tx *sql.Tx) error {
+	_, err := c.append(ctx, tx, logEntry{loggedChange: *c})
 	return err
 }
 
 // append writes an entry to the log, and returns its version.
-func (c *LogChange) append(ctx context.Context, tx *sql.Tx, entry logEntry) (uint64, error) {
+func (c *loggedChange) append(ctx context.Context, tx *sql.Tx, entry logEntry) (uint64, error) {
 	return changelog.Append(ctx, tx, ChangelogKind, c.Show.ID.String(), entry)
 }
 
@@ -59,11 +59,11 @@ func AppendReload(ctx context.Context, tx *sql.Tx) (version uint64, err error) {
 	return changelog.AppendLog(ctx, tx, ChangelogKind, "", nil)
 }
 
-// parseLogChange parses an entry of the kind ChangelogKind with a key.
-func parseLogChange(entry changelog.Entry) (LogChange, error) {
+// parseLoggedChange parses an entry of the kind ChangelogKind with a key.
+func parseLoggedChange(entry changelog.Entry) (loggedChange, error) {
 	read, err := changelog.Parse[logEntry](entry)
 	if err != nil {
-		return LogChange{}, err
+		return loggedChange{}, err
 	}
 	if read.Moved {
 		read.Show.Version = entry.Version
@@ -71,7 +71,7 @@ func parseLogChange(entry changelog.Entry) (LogChange, error) {
 	if read.WentLive {
 		read.Show.LiveVersion = entry.Version
 	}
-	return read.LogChange, nil
+	return read.loggedChange, nil
 }
 
 // lockLog locks the log of shows until the transaction ends: every transaction that changes a show locks it before any row, so

@@ -25,14 +25,14 @@ func TestChangesOfShowsAreReadAsTheyWereWritten(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		ctx := t.Context()
 		s := sqltest.Open(t, sql.Config{URL: url})
-		changes := []LogChange{{Show: planned}, {Show: live, Live: true}, {Show: again}, {Show: over, Live: true}}
+		changes := []loggedChange{{Show: planned}, {Show: live, Live: true}, {Show: again}, {Show: over, Live: true}}
 		var reload uint64
 		err := s.Write(ctx, func(tx *sql.Tx) (err error) {
 			for i := range changes {
 				if i == 2 {
 					err = changes[i].appendTexts(ctx, tx)
 				} else {
-					_, err = changes[i].Append(ctx, tx)
+					_, err = changes[i].appendMove(ctx, tx)
 				}
 				if err != nil {
 					return err
@@ -52,7 +52,7 @@ func TestChangesOfShowsAreReadAsTheyWereWritten(t *testing.T) {
 			t.Fatalf("logged are %v", entries)
 		}
 		for i, want := range []struct{ version, liveVersion uint64 }{{1, 0}, {2, 2}, {2, 0}, {4, 0}} {
-			read, err := parseLogChange(entries[i])
+			read, err := parseLoggedChange(entries[i])
 			if diff := cmp.Diff(changes[i], read); diff != "" || err != nil {
 				t.Errorf("entry %d: %v (-written +read):\n%s", i, err, diff)
 			}
@@ -60,7 +60,7 @@ func TestChangesOfShowsAreReadAsTheyWereWritten(t *testing.T) {
 				t.Errorf("entry %d has the key %s and the versions %d and %d, want %+v", i, entries[i].Key, read.Show.Version, read.Show.LiveVersion, want)
 			}
 		}
-		if _, err := parseLogChange(changelog.Entry{Kind: ChangelogKind, Version: 3, Payload: []byte("{")}); err == nil {
+		if _, err := parseLoggedChange(changelog.Entry{Kind: ChangelogKind, Version: 3, Payload: []byte("{")}); err == nil {
 			t.Error("a broken change of a show was read")
 		}
 	})

@@ -99,7 +99,7 @@ func (h *showHistoryModel) importRandomShows() {
 			s.liveVersions[one.Host] = s.newestVersion
 		case ShowReplay:
 			one.EndedAt = one.PlannedAt
-			s.formerPositions = append(s.formerPositions, FormerPosition{Show: one.ID, Host: one.Host, UntilVersion: s.newestVersion, UntilAt: s.now, Status: one.Status})
+			s.formerPositions = append(s.formerPositions, formerPosition{Show: one.ID, Host: one.Host, UntilVersion: s.newestVersion, UntilAt: s.now, Status: one.Status})
 		}
 		s.shows[one.ID] = one
 		h.showStates = append(h.showStates, one)

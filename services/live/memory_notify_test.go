@@ -85,7 +85,7 @@ func TestReadersOfLiveShowsAreNotified(t *testing.T) {
 	var notified atomic.Int64
 	m.Log.OnReadersNotified(func(readers []services.UserID) { notified.Add(int64(len(readers))) })
 	readLog(t, m)
-	m.Shows.SetReaderHosts(watchedUser, followedAuthors(7, 8))
+	m.Shows.setReaderHosts(watchedUser, followedAuthors(7, 8))
 	step := func(want int64, what string) {
 		t.Helper()
 		s.now = s.now.Add(time.Second)
@@ -142,7 +142,7 @@ func TestOpenBoardsAreNotified(t *testing.T) {
 		for i, want := range []bool{wantOne, wantOther} {
 			got := false
 			select {
-			case <-[]*BoardHostsWatch{one, other}[i].Changed():
+			case <-[]*boardHostsWatch{one, other}[i].Changed():
 				got = true
 			default:
 			}
@@ -325,7 +325,7 @@ func TestBoardsAreReadWhileTheLogIsApplied(t *testing.T) {
 				}
 				watch := m.Shows.watchHosts()
 				watch.SetHosts(followedAuthors(1, 2))
-				m.Shows.SetReaderHosts(watchedUser, followedAuthors(1, 2))
+				m.Shows.setReaderHosts(watchedUser, followedAuthors(1, 2))
 				watch.Close()
 			}
 		})

@@ -172,7 +172,7 @@ func (s *showState) beginPosition(known *cachedShow) {
 }
 
 // addFormerPosition adds a former position of a show that a load has read from SQL.
-func (s *showState) addFormerPosition(former FormerPosition) {
+func (s *showState) addFormerPosition(former formerPosition) {
 	known := s.byID[former.Show]
 	if known == nil {
 		return // the show was published after the load began, and the log will bring it

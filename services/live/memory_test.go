@@ -22,7 +22,7 @@ type fakeShowSQL struct {
 	log                 []changelog.Entry
 	readError           error // what reads return while SQL does not answer; nil: it answers
 	shows               map[services.PostID]Show
-	formerPositions     []FormerPosition
+	formerPositions     []formerPosition
 	liveVersions        map[services.UserID]uint64 // by host: the version at which the set of their live shows last changed
 	newestVersion       uint64                     // the newest version of the log
 	now                 time.Time                  // the time of the node and of SQL
@@ -57,7 +57,7 @@ func (s *fakeShowSQL) newCache() *showCache {
 func (s *fakeShowSQL) commitMove(next Show) Show {
 	former, known := s.shows[next.ID]
 	next.Version, next.UpdatedAt = s.newestVersion+1, s.now
-	entry := logEntry{LogChange: LogChange{Show: next}, Moved: true}
+	entry := logEntry{loggedChange: loggedChange{Show: next}, Moved: true}
 	entry.Show.Version = former.Version
 	if next.Status == ShowLive && next.LiveVersion == 0 {
 		next.LiveVersion, next.LiveStamp, entry.WentLive = next.Version, services.PostIDAt(s.now), true
@@ -68,7 +68,7 @@ func (s *fakeShowSQL) commitMove(next Show) Show {
 	}
 	s.appendEntry(next.ID.String(), entry)
 	if known || next.Status == ShowReplay {
-		s.formerPositions = append(s.formerPositions, FormerPosition{
+		s.formerPositions = append(s.formerPositions, formerPosition{
 			Show: next.ID, Host: next.Host, FromVersion: former.Version, UntilVersion: next.Version, UntilAt: s.now, Status: former.Status, Score: former.Place().Score,
 		})
 	}
@@ -80,7 +80,7 @@ func (s *fakeShowSQL) commitMove(next Show) Show {
 func (s *fakeShowSQL) commitTexts(next Show) Show {
 	s.now = s.now.Add(time.Microsecond)
 	next.UpdatedAt = s.now
-	s.appendEntry(next.ID.String(), logEntry{LogChange: LogChange{Show: next}})
+	s.appendEntry(next.ID.String(), logEntry{loggedChange: loggedChange{Show: next}})
 	s.shows[next.ID] = next
 	return next
 }
@@ -164,12 +164,12 @@ func (s *fakeShowSQL) EndedShows(_ context.Context, since time.Time) ([]Show, er
 	s.beforeRead("ended")
 	return s.showsWhere(func(one Show) bool {
 		return (one.Status == ShowReplay || one.Status == ShowCancelled) &&
-			slices.ContainsFunc(s.formerPositions, func(f FormerPosition) bool { return f.Show == one.ID && !f.UntilAt.Before(since) })
+			slices.ContainsFunc(s.formerPositions, func(f formerPosition) bool { return f.Show == one.ID && !f.UntilAt.Before(since) })
 	}), s.readError
 }
 
 // ShowHistory lists the former positions that shows have left since a time.
-func (s *fakeShowSQL) ShowHistory(_ context.Context, since time.Time) (list []FormerPosition, err error) {
+func (s *fakeShowSQL) ShowHistory(_ context.Context, since time.Time) (list []formerPosition, err error) {
 	s.beforeRead("history")
 	for _, former := range s.formerPositions {
 		if !former.UntilAt.Before(since) {
@@ -189,7 +189,7 @@ func (s *fakeShowSQL) PulledReplays(_ context.Context, hosts []services.UserID, 
 }
 
 // HostVersions returns the live versions of at most two hosts, so that a load needs several calls.
-func (s *fakeShowSQL) HostVersions(_ context.Context, after services.UserID, limit int) (list []HostLiveVersion, err error) {
+func (s *fakeShowSQL) HostVersions(_ context.Context, after services.UserID, limit int) (list []hostLiveVersion, err error) {
 	s.beforeRead("versions")
 	hosts := map[services.UserID]bool{} // whether the host pulls
 	for _, one := range s.shows {
@@ -197,7 +197,7 @@ func (s *fakeShowSQL) HostVersions(_ context.Context, after services.UserID, lim
 	}
 	for _, host := range slices.Sorted(maps.Keys(hosts)) {
 		if host > after && len(list) < min(limit, 2) {
-			list = append(list, HostLiveVersion{Host: host, LiveVersion: s.liveVersions[host], HasPulledReplays: hosts[host]})
+			list = append(list, hostLiveVersion{Host: host, LiveVersion: s.liveVersions[host], HasPulledReplays: hosts[host]})
 		}
 	}
 	return list, s.readError

@@ -121,28 +121,28 @@ func (a *hostChangeReceivers[K]) due(now time.Time) (list []K) {
 	return list
 }
 
-// BoardHostsWatch notifies an open board when a show of one of its hosts has changed.
-type BoardHostsWatch struct {
-	boards  *hostChangeReceivers[*BoardHostsWatch] // notifies this watch and those of the other open boards
+// boardHostsWatch notifies an open board when a show of one of its hosts has changed.
+type boardHostsWatch struct {
+	boards  *hostChangeReceivers[*boardHostsWatch] // notifies this watch and those of the other open boards
 	changed chan struct{}                          // what Changed returns
 }
 
 // watchHosts makes the watch of an open board, without hosts; SetHosts sets them. Close the watch when the board closes.
-func (m *Memory) watchHosts() *BoardHostsWatch {
-	return &BoardHostsWatch{boards: m.boards, changed: make(chan struct{}, 1)}
+func (m *Memory) watchHosts() *boardHostsWatch {
+	return &boardHostsWatch{boards: m.boards, changed: make(chan struct{}, 1)}
 }
 
 // Changed is a channel that gets a value when the position or the texts of a show have changed since the last value was received.
-func (w *BoardHostsWatch) Changed() <-chan struct{} { return w.changed }
+func (w *boardHostsWatch) Changed() <-chan struct{} { return w.changed }
 
 // SetHosts sets the hosts of the board. Call it before reading their shows, so that no change is missed in between.
-func (w *BoardHostsWatch) SetHosts(hosts []services.FollowedAuthor) { w.boards.setHosts(w, hosts) }
+func (w *boardHostsWatch) SetHosts(hosts []services.FollowedAuthor) { w.boards.setHosts(w, hosts) }
 
 // Close ends the watch.
-func (w *BoardHostsWatch) Close() { w.boards.remove([]*BoardHostsWatch{w}) }
+func (w *boardHostsWatch) Close() { w.boards.remove([]*boardHostsWatch{w}) }
 
 // wakeBoards puts a value into the channel of each board, unless one waits there already.
-func wakeBoards(boards []*BoardHostsWatch) {
+func wakeBoards(boards []*boardHostsWatch) {
 	for _, board := range boards {
 		select {
 		case board.changed <- struct{}{}:

@@ -49,7 +49,7 @@ func TestTheVersionSumRisesWhenAShowGoesLive(t *testing.T) {
 	s := newFakeShowSQL()
 	m := s.newCache()
 	readLog(t, m)
-	m.Shows.SetReaderHosts(watchedUser, followedAuthors(8))
+	m.Shows.setReaderHosts(watchedUser, followedAuthors(8))
 	both := []services.UserID{watchedUser, watchedUser + 1}
 	before := m.Log.VersionSums(both)
 	s.schedule(1, 8, 5)

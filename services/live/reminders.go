@@ -26,7 +26,7 @@ func (s *Service) Remind(user services.UserID, id services.PostID, remind bool) 
 				return nil, err
 			}
 			if tx.EventMoment() != 0 { // the show may have been due for closing before this past event, although its job has not run
-				show, _ = s.limits.Close(show, tx.EventTime())
+				show, _ = s.limits.close(show, tx.EventTime())
 			}
 			var changed bool
 			if remind {
@@ -55,11 +55,11 @@ func addReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Sho
 	if show.Status != ShowUpcoming { // a reminder that was set in time returned above, unchanged
 		return false, services.Errorf(services.Conflict, "showId: %s is %s: only an upcoming show can be waited for", show.GlobalID(), show.Status)
 	}
-	reminders, err := countReminders(ctx, tx, user, MaxReminders+1) // including this reminder, which an error rolls back
-	if err == nil && reminders > MaxReminders {
-		err = services.Errorf(services.Conflict, "showId: at most %d upcoming shows can be waited for", MaxReminders)
+	reminders, err := countReminders(ctx, tx, user, maxReminders+1) // including this reminder, which an error rolls back
+	if err == nil && reminders > maxReminders {
+		err = services.Errorf(services.Conflict, "showId: at most %d upcoming shows can be waited for", maxReminders)
 	}
-	tx.EnforceLimit(upcomingReminderLimit, user, MaxReminders)
+	tx.EnforceLimit(upcomingReminderLimit, user, maxReminders)
 	return true, err
 }
 

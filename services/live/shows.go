@@ -24,17 +24,17 @@ func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command 
 			if err != nil {
 				return nil, err
 			}
-			show, err := ScheduleShow(id, host, draft, s.now(tx))
+			show, err := scheduleShow(id, host, draft, s.now(tx))
 			if err != nil {
 				return nil, err
 			}
 			// The lock of the log is held: two announcements at once cannot both be the thousandth.
-			upcoming, err := countUpcoming(ctx, tx, host, MaxUpcomingShows)
+			upcoming, err := countUpcoming(ctx, tx, host, maxUpcomingShows)
 			if err != nil {
 				return nil, err
 			}
-			if upcoming >= MaxUpcomingShows {
-				return nil, services.Errorf(services.Conflict, "at most %d shows of one host can be upcoming", MaxUpcomingShows)
+			if upcoming >= maxUpcomingShows {
+				return nil, services.Errorf(services.Conflict, "at most %d shows of one host can be upcoming", maxUpcomingShows)
 			}
 			show, err = s.addShow(ctx, tx, show)
 			return []string{show.GlobalID()}, err
@@ -73,7 +73,7 @@ func (s *Service) Relabel(host services.UserID, id services.PostID) *jobs.Comman
 // reminder.
 func (s *Service) Start(host services.UserID, id services.PostID, at time.Time) *jobs.Command {
 	return s.changeCommand("startShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
-		return show.Start(at, now)
+		return show.start(at, now)
 	})
 }
 
@@ -82,20 +82,20 @@ func (s *Service) Start(host services.UserID, id services.PostID, at time.Time) 
 // cancelled, and INVALID for a bad address, or for a time in the future or before the show was scheduled or started.
 func (s *Service) End(host services.UserID, id services.PostID, at time.Time, replayURL string) *jobs.Command {
 	return s.changeCommand("endShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
-		return show.End(at, replayURL, now)
+		return show.end(at, replayURL, now)
 	})
 }
 
 // Cancel is the command by which a host cancels their show. The error is CONFLICT if it is live or over, or its end was reported.
 func (s *Service) Cancel(host services.UserID, id services.PostID) *jobs.Command {
-	return s.changeCommand("cancelShow", host, id, Show.Cancel)
+	return s.changeCommand("cancelShow", host, id, Show.cancel)
 }
 
 // SetReplay is the command by which a host sets the address of a show's replay; "" removes it. The error is CONFLICT if the show
 // was cancelled, and INVALID for a bad address.
 func (s *Service) SetReplay(host services.UserID, id services.PostID, replayURL string) *jobs.Command {
 	return s.changeCommand("setReplay", host, id, func(show Show, now time.Time) (Show, bool, error) {
-		return show.SetReplay(replayURL, now)
+		return show.setReplay(replayURL, now)
 	})
 }
 
@@ -136,7 +136,7 @@ func (s *Service) closeIfOverdue(ctx context.Context, tx *sql.Tx, before Show) (
 	if tx.EventMoment() == 0 {
 		return before, nil
 	}
-	closed, changed := s.limits.Close(before, tx.EventTime())
+	closed, changed := s.limits.close(before, tx.EventTime())
 	if !changed {
 		return before, nil
 	}

@@ -36,14 +36,14 @@ func TestIdempotencyOfShows(t *testing.T) {
 	}
 }
 
-// A host can have at most MaxUpcomingShows upcoming shows; a show that is over makes room.
+// A host can have at most maxUpcomingShows upcoming shows; a show that is over makes room.
 func TestTooManyUpcomingShows(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	s := newShowNode(w)
 	host := w.MakeUsers(1)[0]
 	id := s.schedule(host)
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
-		for range MaxUpcomingShows - 1 {
+		for range maxUpcomingShows - 1 {
 			show := Show{ID: w.IDs.Next(), Host: host, Title: "a", Status: ShowUpcoming, PlannedAt: w.Clock.Now().Add(time.Hour), UpdatedAt: tx.Now}
 			if err := putShow(ctx, tx, show); err != nil {
 				return err

@@ -91,7 +91,7 @@ func TestRemindersSetWhileTheShowStarts(t *testing.T) {
 	}
 }
 
-// A user can have at most MaxReminders reminders of upcoming shows; a show that starts makes room.
+// A user can have at most maxReminders reminders of upcoming shows; a show that starts makes room.
 func TestTooManyReminders(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	s := newShowNode(w)
@@ -99,7 +99,7 @@ func TestTooManyReminders(t *testing.T) {
 	host, fan := users[0], users[1]
 	first, more := s.schedule(host), s.schedule(host)
 	w.Must(s.commit(s.Remind(fan, first, true)))
-	addRemindersOfOtherHost(w, fan, host, MaxReminders-1)
+	addRemindersOfOtherHost(w, fan, host, maxReminders-1)
 	if err := s.commit(s.Remind(fan, more, true)); services.CodeOf(err) != services.Conflict {
 		t.Errorf("one more: %v", err)
 	}
@@ -115,7 +115,7 @@ func TestConcurrentRemindersKeepTheLimit(t *testing.T) {
 	users := w.MakeUsers(2)
 	host, fan := users[0], users[1]
 	last, more := s.Remind(fan, s.schedule(host), true), s.Remind(fan, s.schedule(host), true)
-	addRemindersOfOtherHost(w, fan, host, MaxReminders-1)
+	addRemindersOfOtherHost(w, fan, host, maxReminders-1)
 	first, second := sqltest.RunDuringTransaction(t, w.Store,
 		func(tx *sql.Tx) error { _, err := last.Apply(t.Context(), tx); return err },
 		func() error { return w.Fanout.Commit(t.Context(), more)[0] })

@@ -67,12 +67,12 @@ func (s showNode) readShow(id services.PostID) Show {
 }
 
 // changesInLog returns the changes of shows in the log.
-func (s showNode) changesInLog() (changes []LogChange) {
+func (s showNode) changesInLog() (changes []loggedChange) {
 	s.TB.Helper()
 	entries, err := changelog.LogAfter(s.TB.Context(), s.Store, ChangelogKind, 0, 1000)
 	s.Must(err)
 	for _, entry := range entries {
-		change, err := parseLogChange(entry)
+		change, err := parseLoggedChange(entry)
 		s.Must(err)
 		changes = append(changes, change)
 	}
@@ -171,7 +171,7 @@ func (s showNode) wantShowHistory(id services.PostID, planned Show, later time.T
 	for i := range history {
 		history[i].UntilAt = time.Time{}
 	}
-	want := []FormerPosition{
+	want := []formerPosition{
 		{Show: id, Host: host, FromVersion: 1, UntilVersion: 2, Status: ShowUpcoming, Score: -planned.PlannedAt.UnixMilli()},
 		{Show: id, Host: host, FromVersion: 2, UntilVersion: 4, Status: ShowUpcoming, Score: -later.UnixMilli()},
 		{Show: id, Host: host, FromVersion: 4, UntilVersion: 5, Status: ShowLive, Score: over.StartedAt.UnixMilli()},

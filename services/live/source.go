@@ -32,7 +32,7 @@ func (Source) Part(badges *services.Badges, i int) *services.Count {
 
 // Follow follows the shows of a user's hosts: changes of their sets of live shows wake the hub for this user.
 func (l Source) Follow(user services.UserID, document *rdb.Document) {
-	l.service.Memory.SetReaderHosts(user, document.Hosts)
+	l.service.Memory.setReaderHosts(user, document.Hosts)
 }
 
 // Facts reads the board's hosts and how far it was seen. The running shows are in the node cache, also without Redis. Facts makes

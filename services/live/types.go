@@ -97,12 +97,12 @@ func (p ShowPlace) Before(other ShowPlace) bool {
 	return p.ID > other.ID
 }
 
-// The bounds of shows. An upcoming show stays in the memory of every node, so MaxUpcomingShows bounds what one host can make the
-// nodes keep. MaxReminders bounds what setting a reminder has to count.
+// The bounds of shows. An upcoming show stays in the memory of every node, so maxUpcomingShows bounds what one host can make the
+// nodes keep. maxReminders bounds what setting a reminder has to count.
 const (
 	MaxShowTitle     = 255  // characters
-	MaxUpcomingShows = 1000 // of one host at once
-	MaxReminders     = 1000 // of one user for shows that are still upcoming
+	maxUpcomingShows = 1000 // of one host at once
+	maxReminders     = 1000 // of one user for shows that are still upcoming
 )
 
 // ParseShowID reads "show:KEY". field names the argument in the error.

@@ -27,12 +27,12 @@ type ShowEdit struct {
 	PlannedAt *time.Time
 }
 
-// ScheduleShow makes an upcoming show. The error is INVALID for a text that does not fit or a plan that is not in the future or more
+// scheduleShow makes an upcoming show. The error is INVALID for a text that does not fit or a plan that is not in the future or more
 // than MaxShowAhead ahead.
 //
-// ScheduleShow and the transitions below are pure functions of a show and the time: commands, jobs, past events and erasure share
+// scheduleShow and the transitions below are pure functions of a show and the time: commands, jobs, past events and erasure share
 // them, and a retried transaction runs them again. If a show is already as requested, changed is false and the error is nil.
-func ScheduleShow(id services.PostID, host services.UserID, draft ShowDraft, now time.Time) (Show, error) {
+func scheduleShow(id services.PostID, host services.UserID, draft ShowDraft, now time.Time) (Show, error) {
 	show := Show{ID: id, Host: host, Title: draft.Title, CoverURL: draft.CoverURL, Status: ShowUpcoming, PlannedAt: wholeMillis(draft.PlannedAt), UpdatedAt: now}
 	if err := services.CheckFilled("title", show.Title, MaxShowTitle); err != nil {
 		return Show{}, err
@@ -85,10 +85,10 @@ func (s Show) reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, er
 	return s.changedTo(after, now)
 }
 
-// Start starts a show at a time; the zero time is now. It changes nothing if the show runs or is over. A show whose end was
+// start starts a show at a time; the zero time is now. It changes nothing if the show runs or is over. A show whose end was
 // reported before becomes a replay at once. The error is CONFLICT if the show was cancelled, and INVALID for a time in the future
 // or from before the show was scheduled.
-func (s Show) Start(at, now time.Time) (_ Show, changed bool, err error) {
+func (s Show) start(at, now time.Time) (_ Show, changed bool, err error) {
 	if at, err = s.eventTime("at", at, now); err != nil {
 		return s, false, err
 	}
@@ -117,11 +117,11 @@ func (s Show) toReplay(startedAt time.Time) Show {
 	return s
 }
 
-// End ends a show at a time; the zero time is now. replayURL is where the replay can be seen, "" for none yet. An end that is
+// end ends a show at a time; the zero time is now. replayURL is where the replay can be seen, "" for none yet. An end that is
 // reported before the start is kept until the start is reported: the show stays upcoming. The first end holds; a later one may
 // add a missing replay URL. The error is CONFLICT if the show was cancelled, and INVALID for a bad address, or for a time in the
 // future or from before the show started or was scheduled.
-func (s Show) End(at time.Time, replayURL string, now time.Time) (_ Show, changed bool, err error) {
+func (s Show) end(at time.Time, replayURL string, now time.Time) (_ Show, changed bool, err error) {
 	if err := services.CheckURL("replayUrl", replayURL); err != nil {
 		return s, false, err
 	}
@@ -148,16 +148,16 @@ func (s Show) End(at time.Time, replayURL string, now time.Time) (_ Show, change
 			after.EndedAt = at
 		}
 	}
-	// A repeated report must not replace an address that the host has set by SetReplay meanwhile.
+	// A repeated report must not replace an address that the host has set by setReplay meanwhile.
 	if after.ReplayURL == "" {
 		after.ReplayURL = replayURL
 	}
 	return s.changedTo(after, now)
 }
 
-// Cancel removes a show that never ran from all boards. It changes nothing if the show is cancelled. The error is CONFLICT if the
+// cancel removes a show that never ran from all boards. It changes nothing if the show is cancelled. The error is CONFLICT if the
 // show runs or ran, or its end was reported.
-func (s Show) Cancel(now time.Time) (_ Show, changed bool, err error) {
+func (s Show) cancel(now time.Time) (_ Show, changed bool, err error) {
 	after := s
 	switch {
 	case s.Status == ShowCancelled:
@@ -171,9 +171,9 @@ func (s Show) Cancel(now time.Time) (_ Show, changed bool, err error) {
 	return s.changedTo(after, now)
 }
 
-// SetReplay sets where the replay of a show can be seen; "" removes the address. The error is CONFLICT if the show was cancelled, and
+// setReplay sets where the replay of a show can be seen; "" removes the address. The error is CONFLICT if the show was cancelled, and
 // INVALID for a bad address.
-func (s Show) SetReplay(replayURL string, now time.Time) (_ Show, changed bool, err error) {
+func (s Show) setReplay(replayURL string, now time.Time) (_ Show, changed bool, err error) {
 	if err := services.CheckURL("replayUrl", replayURL); err != nil {
 		return s, false, err
 	}
@@ -202,10 +202,10 @@ func (l ShowLimits) closesAt(s Show) time.Time {
 	return time.Time{}
 }
 
-// Close closes an overdue show: an unstarted show is cancelled or, if its end was reported, becomes a replay that began as
+// close closes an overdue show: an unstarted show is cancelled or, if its end was reported, becomes a replay that began as
 // planned; an unended show is over. The result depends on the show's times and not on the time of the call, so it does not
 // matter how late the job runs, nor on which node, nor whether a past event closes the show first (closeIfOverdue).
-func (l ShowLimits) Close(s Show, now time.Time) (_ Show, changed bool) {
+func (l ShowLimits) close(s Show, now time.Time) (_ Show, changed bool) {
 	at := wholeMillis(l.closesAt(s))
 	if at.IsZero() || at.After(now) {
 		return s, false

@@ -24,7 +24,7 @@ func timeAtMinute(n int) time.Time { return scheduledAt.Add(time.Duration(n) * t
 // newUpcomingShow returns a new upcoming show, planned for plannedStart.
 func newUpcomingShow(t testing.TB) Show {
 	t.Helper()
-	show, err := ScheduleShow(services.PostIDAt(scheduledAt)+5, 7, ShowDraft{Title: "Evening", PlannedAt: plannedStart}, scheduledAt)
+	show, err := scheduleShow(services.PostIDAt(scheduledAt)+5, 7, ShowDraft{Title: "Evening", PlannedAt: plannedStart}, scheduledAt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,16 +40,16 @@ func runTransition(s Show, name string, now time.Time) (Show, bool, error) {
 	}
 	switch word {
 	case "start":
-		return s.Start(timeAtMinute(at), now)
+		return s.start(timeAtMinute(at), now)
 	case "end":
-		return s.End(timeAtMinute(at), "", now)
+		return s.end(timeAtMinute(at), "", now)
 	case "replay":
-		return s.End(timeAtMinute(at), "https://example.com/replay", now)
+		return s.end(timeAtMinute(at), "https://example.com/replay", now)
 	case "put":
 		plan := timeAtMinute(at)
 		return s.reschedule(ShowEdit{PlannedAt: &plan}, now)
 	case "cancel":
-		return s.Cancel(now)
+		return s.cancel(now)
 	}
 	panic(name)
 }
@@ -151,7 +151,7 @@ func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
 		for range rapid.IntRange(0, 4).Draw(t, "duplicates") {
 			events = append(events, rapid.SampledFrom(events).Draw(t, "duplicate"))
 		}
-		first, _ := ScheduleShow(services.PostIDAt(scheduledAt), 7, ShowDraft{Title: "Evening", PlannedAt: plannedStart}, scheduledAt)
+		first, _ := scheduleShow(services.PostIDAt(scheduledAt), 7, ShowDraft{Title: "Evening", PlannedAt: plannedStart}, scheduledAt)
 		end2end := func(events []string) Show {
 			show := first
 			for _, event := range events {
@@ -175,7 +175,7 @@ func TestBadShowsAreRefused(t *testing.T) {
 	show := newUpcomingShow(t)
 	for name, try := range map[string]func() error{
 		"title: 1 to 255 characters are allowed, got 0": func() error {
-			_, err := ScheduleShow(1, 7, ShowDraft{PlannedAt: plannedStart}, scheduledAt)
+			_, err := scheduleShow(1, 7, ShowDraft{PlannedAt: plannedStart}, scheduledAt)
 			return err
 		},
 		"title: 1 to 255 characters are allowed, got 256": func() error {
@@ -183,7 +183,7 @@ func TestBadShowsAreRefused(t *testing.T) {
 			return err
 		},
 		`coverUrl: "ftp://x/y" is not an http or https address`: func() error {
-			_, err := ScheduleShow(1, 7, ShowDraft{Title: "a", CoverURL: "ftp://x/y", PlannedAt: plannedStart}, scheduledAt)
+			_, err := scheduleShow(1, 7, ShowDraft{Title: "a", CoverURL: "ftp://x/y", PlannedAt: plannedStart}, scheduledAt)
 			return err
 		},
 		`coverUrl: "cover" is not an http or https address`: func() error {
@@ -191,27 +191,27 @@ func TestBadShowsAreRefused(t *testing.T) {
 			return err
 		},
 		`replayUrl: "javascript:alert(1)" is not an http or https address`: func() error {
-			_, _, err := show.SetReplay("javascript:alert(1)", scheduledAt)
+			_, _, err := show.setReplay("javascript:alert(1)", scheduledAt)
 			return err
 		},
 		`replayUrl: "http:///" is not an http or https address`: func() error {
-			_, _, err := show.End(time.Time{}, "http:///", scheduledAt)
+			_, _, err := show.end(time.Time{}, "http:///", scheduledAt)
 			return err
 		},
 		"plannedAt: 2026-03-14T12:00:00Z is in the past; it is now 2026-03-14T12:00:00Z": func() error {
-			_, err := ScheduleShow(1, 7, ShowDraft{Title: "a", PlannedAt: scheduledAt.Add(time.Microsecond)}, scheduledAt)
+			_, err := scheduleShow(1, 7, ShowDraft{Title: "a", PlannedAt: scheduledAt.Add(time.Microsecond)}, scheduledAt)
 			return err
 		},
 		"plannedAt: 2027-03-15T12:00:00.001Z is more than 366 days ahead": func() error {
-			_, err := ScheduleShow(1, 7, ShowDraft{Title: "a", PlannedAt: scheduledAt.Add(MaxShowAhead + time.Millisecond)}, scheduledAt)
+			_, err := scheduleShow(1, 7, ShowDraft{Title: "a", PlannedAt: scheduledAt.Add(MaxShowAhead + time.Millisecond)}, scheduledAt)
 			return err
 		},
 		"at: 2026-03-14T11:58:59.999Z is before " + show.GlobalID() + " was scheduled, 2026-03-14T12:00:00Z": func() error {
-			_, _, err := show.Start(scheduledAt.Add(-time.Minute-time.Millisecond), scheduledAt)
+			_, _, err := show.start(scheduledAt.Add(-time.Minute-time.Millisecond), scheduledAt)
 			return err
 		},
 		"at: 2026-03-14T12:01:00.001Z is in the future; it is now 2026-03-14T12:00:00Z": func() error {
-			_, _, err := show.End(scheduledAt.Add(time.Minute+time.Millisecond), "", scheduledAt)
+			_, _, err := show.end(scheduledAt.Add(time.Minute+time.Millisecond), "", scheduledAt)
 			return err
 		},
 	} {
@@ -233,22 +233,22 @@ func TestTextsOfAShow(t *testing.T) {
 		if err != nil || !changed || after.Title != title || after.CoverURL != cover || after.moved(show) {
 			t.Errorf("%q: %+v, %v", steps, after, err)
 		}
-		after, changed, err = after.SetReplay("https://example.com/r", timeAtMinute(100))
+		after, changed, err = after.setReplay("https://example.com/r", timeAtMinute(100))
 		if err != nil || !changed || after.ReplayURL != "https://example.com/r" || after.moved(show) {
 			t.Errorf("%q: %+v, %v", steps, after, err)
 		}
-		if _, changed, err = after.SetReplay("https://example.com/r", timeAtMinute(100)); changed || err != nil {
+		if _, changed, err = after.setReplay("https://example.com/r", timeAtMinute(100)); changed || err != nil {
 			t.Errorf("%q: again: %v, %v", steps, changed, err)
 		}
-		if after, changed, err = after.SetReplay("", timeAtMinute(100)); !changed || err != nil || after.ReplayURL != "" {
+		if after, changed, err = after.setReplay("", timeAtMinute(100)); !changed || err != nil || after.ReplayURL != "" {
 			t.Errorf("%q: taken away: %+v, %v", steps, after, err)
 		}
 	}
-	show, _, _ := newUpcomingShow(t).Cancel(timeAtMinute(1))
+	show, _, _ := newUpcomingShow(t).cancel(timeAtMinute(1))
 	if _, _, err := show.reschedule(ShowEdit{Title: &title}, timeAtMinute(100)); services.CodeOf(err) != services.Conflict {
 		t.Errorf("the title of a cancelled show: %v", err)
 	}
-	if _, _, err := show.SetReplay("https://example.com/r", timeAtMinute(100)); services.CodeOf(err) != services.Conflict {
+	if _, _, err := show.setReplay("https://example.com/r", timeAtMinute(100)); services.CodeOf(err) != services.Conflict {
 		t.Errorf("the replay of a cancelled show: %v", err)
 	}
 	// Sending the same plan again leaves the plan of a late show as it is.
@@ -288,11 +288,11 @@ func TestShowsAreClosedByTheirOwnTimes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		after, changed := testLimits.Close(show, timeAtMinute(c.now))
+		after, changed := testLimits.close(show, timeAtMinute(c.now))
 		if changed != (c.want != "") || changed && describeShow(after) != c.want {
 			t.Errorf("%q at %d: %v %s, want %q", c.steps, c.now, changed, describeShow(after), c.want)
 		}
-		if again, changed := testLimits.Close(after, timeAtMinute(c.now+10000)); c.want != "" && changed {
+		if again, changed := testLimits.close(after, timeAtMinute(c.now+10000)); c.want != "" && changed {
 			t.Errorf("%q at %d: closed twice: %s", c.steps, c.now, describeShow(again))
 		}
 	}

@@ -63,7 +63,7 @@ type boardWatcher struct {
 	viewer     services.UserID
 	deviceHash uint64           // hash of the name of the viewer's device; 0 if the client gave none
 	session    Session          // with CreationID 0: none yet
-	hostWatch  *BoardHostsWatch // notifies of changes of the hosts' shows
+	hostWatch  *boardHostsWatch // notifies of changes of the hosts' shows
 
 	badges *services.Badges // the viewer's badges at the time when session, reader and topPlace were read
 	reader readerData       // the followed hosts

@@ -25,7 +25,7 @@ func planShow(w *fanouttest.World, host services.UserID, in time.Duration) servi
 		if err := showServiceOf(w).lockLog(ctx, tx); err != nil {
 			return err
 		}
-		show, err := ScheduleShow(id, host, ShowDraft{Title: "a show", PlannedAt: w.Clock.Now().Add(in)}, w.Clock.Now())
+		show, err := scheduleShow(id, host, ShowDraft{Title: "a show", PlannedAt: w.Clock.Now().Add(in)}, w.Clock.Now())
 		if err != nil {
 			return err
 		}
@@ -38,13 +38,13 @@ func planShow(w *fanouttest.World, host services.UserID, in time.Duration) servi
 // startShows starts shows now.
 func startShows(w *fanouttest.World, ids ...services.PostID) {
 	w.TB.Helper()
-	changeShows(w, ids, func(show Show, now time.Time) (Show, bool, error) { return show.Start(now, now) })
+	changeShows(w, ids, func(show Show, now time.Time) (Show, bool, error) { return show.start(now, now) })
 }
 
 // endShows ends shows now. Jobs fan out the replays.
 func endShows(w *fanouttest.World, ids ...services.PostID) {
 	w.TB.Helper()
-	changeShows(w, ids, func(show Show, now time.Time) (Show, bool, error) { return show.End(now, "", now) })
+	changeShows(w, ids, func(show Show, now time.Time) (Show, bool, error) { return show.end(now, "", now) })
 }
 
 // newReplay returns a new show of a host that has started and ended.
@@ -56,7 +56,7 @@ func newReplay(w *fanouttest.World, host services.UserID) services.PostID {
 	return id
 }
 
-// changeShows changes shows by a transition, such as Show.Start, in one transaction.
+// changeShows changes shows by a transition, such as Show.start, in one transaction.
 func changeShows(w *fanouttest.World, ids []services.PostID, move func(show Show, now time.Time) (Show, bool, error)) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {

@@ -148,7 +148,7 @@ func notFound(field string, id ID) error {
 // deliver gives users a message, unread. A user who has it already keeps their read state. A message that was sent at a past time
 // (dated) is read for users who have made a mark that covers it. deliver returns the states of all given users, in order of user
 // ID, so that a repeated delivery projects them again.
-func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, dated bool) ([]UnreadState, error) {
+func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, dated bool) ([]unreadState, error) {
 	var kind string
 	found, err := tx.One(ctx, typeOf, []any{id}, &kind)
 	if err != nil || len(users) == 0 {
@@ -257,7 +257,7 @@ func raiseStateVersions(ctx context.Context, tx *sql.Tx, changed sql.RowsParamet
 
 // markRead marks a user's messages read and returns the states of the types concerned, changed or not. The error is NOT_FOUND for
 // a message that was not sent to the user, also if that message is UpTo.
-func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen messageSelection) ([]UnreadState, error) {
+func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen messageSelection) ([]unreadState, error) {
 	// A mark by IDs locks the types of these messages, and is not kept for later deliveries.
 	if len(chosen.IDs) > 0 {
 		return updateStatesByID(ctx, tx, user, chosen.IDs, markReadByID, tx.EventTime(), int64(chosen.Generation))
@@ -288,7 +288,7 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen mess
 
 // markUnread marks a user's messages unread again and returns the states of their types, changed or not. The error is NOT_FOUND
 // for a message that the user does not have.
-func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) ([]UnreadState, error) {
+func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) ([]unreadState, error) {
 	var gen int64
 	// Marks as unread lock the row of generations first. Marks as read do not touch that row.
 	if _, err := tx.One(ctx, nextGeneration, []any{user}, &gen); err != nil {
@@ -307,7 +307,7 @@ func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID)
 // updateStatesByID runs an update of some of a user's messages, whose first parameters are the user and the ids, and returns the states
 // of the messages' types. It locks these types first. If the user does not have one of the messages, it fails before anything is
 // changed.
-func updateStatesByID(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, st sql.Statement, more ...any) ([]UnreadState, error) {
+func updateStatesByID(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, st sql.Statement, more ...any) ([]unreadState, error) {
 	types, err := typesOfOwnMessages(ctx, tx, user, ids)
 	if err != nil {
 		return nil, err
@@ -334,7 +334,7 @@ func lockUserTypes(ctx context.Context, tx *sql.Tx, user services.UserID, st sql
 // updateStates runs an update of a user's rows that returns their types. The caller has locked all types that it may touch: the
 // rows of locked are the user and each of these types. The result has the states of all of them, changed or not: if an earlier mark
 // was not projected, its repetition projects the states.
-func updateStates(ctx context.Context, tx *sql.Tx, locked sql.RowsParameter, st sql.Statement, args ...any) ([]UnreadState, error) {
+func updateStates(ctx context.Context, tx *sql.Tx, locked sql.RowsParameter, st sql.Statement, args ...any) ([]unreadState, error) {
 	if len(locked) == 0 {
 		return nil, nil
 	}

@@ -70,20 +70,20 @@ SELECT `+messageColumns+`, COALESCE(r.recipients, 0), COALESCE(r.reads, 0) FROM 
 )
 
 // readUserStates reads the states of users, one for each type of which they ever got a message, in order of user ID and type.
-func readUserStates(ctx context.Context, db *sql.DB, users ...services.UserID) ([]UnreadState, error) {
+func readUserStates(ctx context.Context, db *sql.DB, users ...services.UserID) ([]unreadState, error) {
 	st, of := statesOfUsers.ForUsers(users)
 	return readStates(ctx, db.Runner, st, of)
 }
 
 // readStates reads states from rows that each have one day of a state.
-func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) (states []UnreadState, err error) {
+func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) (states []unreadState, err error) {
 	type key struct {
 		user services.UserID
 		kind string
 	}
 	places := map[key]int{}
 	err = r.Each(ctx, st, []any{which, services.MaxCountedSiteMessages}, func(scan func(...any) error) error {
-		var state UnreadState
+		var state unreadState
 		var day sql.NullInt64 // null if nothing is unread
 		var unread int
 		if err := scan(&state.User, &state.Type, &state.Version, &day, &unread); err != nil {
@@ -104,7 +104,7 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) 
 		return nil
 	})
 	// Callers rely on the order by user; the statement returns the groups in no order.
-	slices.SortFunc(states, func(a, b UnreadState) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Type, b.Type)) })
+	slices.SortFunc(states, func(a, b unreadState) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Type, b.Type)) })
 	return states, err
 }
 

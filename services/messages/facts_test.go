@@ -37,7 +37,7 @@ func (b testStore) addMessage(id ID, kind string) Message {
 }
 
 // deliverTo delivers a message to users.
-func (b testStore) deliverTo(id ID, users ...services.UserID) (found []UnreadState) {
+func (b testStore) deliverTo(id ID, users ...services.UserID) (found []unreadState) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		found, err = deliver(b.Ctx, tx, id, users, false)
@@ -46,7 +46,7 @@ func (b testStore) deliverTo(id ID, users ...services.UserID) (found []UnreadSta
 	return found
 }
 
-func (b testStore) markRead(user services.UserID, mark messageSelection) (found []UnreadState) {
+func (b testStore) markRead(user services.UserID, mark messageSelection) (found []unreadState) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		found, err = markRead(b.Ctx, tx, user, mark)
@@ -55,7 +55,7 @@ func (b testStore) markRead(user services.UserID, mark messageSelection) (found 
 	return found
 }
 
-func (b testStore) markUnread(user services.UserID, ids ...ID) (found []UnreadState) {
+func (b testStore) markUnread(user services.UserID, ids ...ID) (found []unreadState) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		found, err = markUnread(b.Ctx, tx, user, ids)
@@ -74,8 +74,8 @@ func (b testStore) unreadIDs(user services.UserID, types ...string) (ids []ID) {
 }
 
 // stateWithUnreadOnDay0 is a state whose unread messages are all of the first day.
-func stateWithUnreadOnDay0(user services.UserID, kind string, version uint64, unread int) UnreadState {
-	state := UnreadState{User: user, Type: kind, Version: version, Unread: unread}
+func stateWithUnreadOnDay0(user services.UserID, kind string, version uint64, unread int) unreadState {
+	state := unreadState{User: user, Type: kind, Version: version, Unread: unread}
 	state.Days.CountByDay[0] = unread // the ids of these tests are of the first day of 1970
 	return state
 }
@@ -84,15 +84,15 @@ func TestDeliveryGivesEachRecipientOneRow(t *testing.T) {
 	eachStore(t, func(b testStore) {
 		first := b.addMessage(10, "general")
 		b.addMessage(20, "offer")
-		sqltest.Equal(b.T, b.deliverTo(10, 2, 1, 2), []UnreadState{stateWithUnreadOnDay0(1, "general", 1, 1), stateWithUnreadOnDay0(2, "general", 1, 1)})
-		sqltest.Equal(b.T, b.deliverTo(10, 3, 1), []UnreadState{stateWithUnreadOnDay0(1, "general", 1, 1), stateWithUnreadOnDay0(3, "general", 1, 1)})
-		sqltest.Equal(b.T, b.deliverTo(20, 1), []UnreadState{stateWithUnreadOnDay0(1, "offer", 1, 1)})
+		sqltest.Equal(b.T, b.deliverTo(10, 2, 1, 2), []unreadState{stateWithUnreadOnDay0(1, "general", 1, 1), stateWithUnreadOnDay0(2, "general", 1, 1)})
+		sqltest.Equal(b.T, b.deliverTo(10, 3, 1), []unreadState{stateWithUnreadOnDay0(1, "general", 1, 1), stateWithUnreadOnDay0(3, "general", 1, 1)})
+		sqltest.Equal(b.T, b.deliverTo(20, 1), []unreadState{stateWithUnreadOnDay0(1, "offer", 1, 1)})
 		sqltest.Equal(b.T, len(b.deliverTo(20)), 0)
 		shown := sqltest.Must(listMessages(b.Ctx, b.DB, 1, []string{"general", "offer"}, false, MaxID, 10))(b.T)
 		sqltest.Equal(b.T, len(shown), 2)
 		sqltest.Equal(b.T, shown[1], first)
-		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T), []UnreadState{stateWithUnreadOnDay0(1, "general", 1, 1), stateWithUnreadOnDay0(1, "offer", 1, 1)})
-		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 9))(b.T), []UnreadState(nil))
+		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T), []unreadState{stateWithUnreadOnDay0(1, "general", 1, 1), stateWithUnreadOnDay0(1, "offer", 1, 1)})
+		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 9))(b.T), []unreadState(nil))
 		err := b.Write(b.Ctx, func(tx *sql.Tx) error {
 			_, err := deliver(b.Ctx, tx, 11, []services.UserID{1}, false)
 			return err
@@ -115,7 +115,7 @@ func TestUnreadMessagesAreCountedToABound(t *testing.T) {
 		})
 		b.addMessage(2*most*perDay, "general")
 		given := b.deliverTo(2*most*perDay, 1)
-		counted := func(found []UnreadState, want int) {
+		counted := func(found []unreadState, want int) {
 			b.T.Helper()
 			state := found[0]
 			days := state.Days.OlderCount
@@ -142,8 +142,8 @@ func TestDeliverAgainKeepsReadStates(t *testing.T) {
 	eachStore(t, func(b testStore) {
 		b.addMessage(10, "general")
 		b.deliverTo(10, 1, 2)
-		sqltest.Equal(b.T, b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, IDs: []ID{10}}), []UnreadState{stateWithUnreadOnDay0(1, "general", 2, 0)})
-		sqltest.Equal(b.T, b.deliverTo(10, 1, 2, 3), []UnreadState{stateWithUnreadOnDay0(1, "general", 2, 0), stateWithUnreadOnDay0(2, "general", 1, 1), stateWithUnreadOnDay0(3, "general", 1, 1)})
+		sqltest.Equal(b.T, b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, IDs: []ID{10}}), []unreadState{stateWithUnreadOnDay0(1, "general", 2, 0)})
+		sqltest.Equal(b.T, b.deliverTo(10, 1, 2, 3), []unreadState{stateWithUnreadOnDay0(1, "general", 2, 0), stateWithUnreadOnDay0(2, "general", 1, 1), stateWithUnreadOnDay0(3, "general", 1, 1)})
 		messageReport := sqltest.Must(readReport(b.Ctx, b.DB, 10))(b.T)
 		sqltest.Equal(b.T, [2]int{messageReport.Recipients, messageReport.ReadCount}, [2]int{3, 1})
 	})
@@ -159,13 +159,13 @@ func TestMarksChangeTheNamedMessagesOfOneUser(t *testing.T) {
 		sqltest.Equal(b.T, b.unreadIDs(1, both...), []ID{6, 5, 4, 3, 2, 1})
 		sqltest.Equal(b.T, b.unreadIDs(1, "offer"), []ID{5, 3, 1})
 		b.Clock.Advance(time.Minute)
-		sqltest.Equal(b.T, b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, IDs: []ID{3, 4, 3}}), []UnreadState{stateWithUnreadOnDay0(1, "general", 4, 2), stateWithUnreadOnDay0(1, "offer", 4, 2)})
-		sqltest.Equal(b.T, b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, IDs: []ID{4}}), []UnreadState{stateWithUnreadOnDay0(1, "general", 4, 2)}) // again
-		sqltest.Equal(b.T, b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, Types: []string{"offer"}, UpTo: 3}), []UnreadState{stateWithUnreadOnDay0(1, "offer", 5, 1)})
+		sqltest.Equal(b.T, b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, IDs: []ID{3, 4, 3}}), []unreadState{stateWithUnreadOnDay0(1, "general", 4, 2), stateWithUnreadOnDay0(1, "offer", 4, 2)})
+		sqltest.Equal(b.T, b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, IDs: []ID{4}}), []unreadState{stateWithUnreadOnDay0(1, "general", 4, 2)}) // again
+		sqltest.Equal(b.T, b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, Types: []string{"offer"}, UpTo: 3}), []unreadState{stateWithUnreadOnDay0(1, "offer", 5, 1)})
 		sqltest.Equal(b.T, b.unreadIDs(1, both...), []ID{6, 5, 2})
-		sqltest.Equal(b.T, b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, Types: both, UpTo: 2}), []UnreadState{stateWithUnreadOnDay0(1, "general", 5, 1), stateWithUnreadOnDay0(1, "offer", 5, 1)})
-		sqltest.Equal(b.T, b.markUnread(1, 1, 6), []UnreadState{stateWithUnreadOnDay0(1, "general", 5, 1), stateWithUnreadOnDay0(1, "offer", 6, 2)})
-		sqltest.Equal(b.T, b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, Types: both}), []UnreadState{stateWithUnreadOnDay0(1, "general", 6, 0), stateWithUnreadOnDay0(1, "offer", 7, 0)})
+		sqltest.Equal(b.T, b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, Types: both, UpTo: 2}), []unreadState{stateWithUnreadOnDay0(1, "general", 5, 1), stateWithUnreadOnDay0(1, "offer", 5, 1)})
+		sqltest.Equal(b.T, b.markUnread(1, 1, 6), []unreadState{stateWithUnreadOnDay0(1, "general", 5, 1), stateWithUnreadOnDay0(1, "offer", 6, 2)})
+		sqltest.Equal(b.T, b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, Types: both}), []unreadState{stateWithUnreadOnDay0(1, "general", 6, 0), stateWithUnreadOnDay0(1, "offer", 7, 0)})
 		sqltest.Equal(b.T, len(b.unreadIDs(1, both...)), 0)
 		sqltest.Equal(b.T, len(b.unreadIDs(2, both...)), 6) // the other user's messages stay unread
 		sqltest.Equal(b.T, len(b.markRead(9, messageSelection{Generation: services.AnyMarkGeneration, Types: both})), 0)
@@ -201,7 +201,7 @@ func TestAMarkOfAMissingMessageChangesNothing(t *testing.T) {
 		}
 		_, err := readReport(b.Ctx, b.DB, 30)
 		sqltest.WantCode(b.T, err, services.NotFound)
-		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T), []UnreadState{stateWithUnreadOnDay0(1, "general", 1, 1)})
+		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T), []unreadState{stateWithUnreadOnDay0(1, "general", 1, 1)})
 	})
 }
 
@@ -221,7 +221,7 @@ func TestAnEditKeepsReadStates(t *testing.T) {
 		sqltest.Equal(b.T, sqltest.Must(readMessages(b.Ctx, b.DB, 1, []ID{10}))(b.T)[10], m)
 		m.ReadAt = time.Time{}
 		sqltest.Equal(b.T, sqltest.Must(readReport(b.Ctx, b.DB, 10))(b.T), SentMessage{Message: m, Recipients: 2, ReadCount: 1})
-		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T), []UnreadState{stateWithUnreadOnDay0(1, "general", 2, 0)})
+		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T), []unreadState{stateWithUnreadOnDay0(1, "general", 2, 0)})
 	})
 }
 
@@ -270,7 +270,7 @@ func TestConcurrentChangesKeepOneCountPerVersion(t *testing.T) {
 		const users, messages = 4, 12
 		all := []services.UserID{4, 2, 3, 1}
 		var seen sync.Map // user/version -> count
-		note := func(found []UnreadState) {
+		note := func(found []unreadState) {
 			for _, s := range found {
 				key := fmt.Sprint(s.User, "/", s.Version)
 				if had, loaded := seen.LoadOrStore(key, s.Unread); loaded && had != s.Unread {
@@ -310,7 +310,7 @@ func TestConcurrentChangesKeepOneCountPerVersion(t *testing.T) {
 			if user == 2 || user == 4 {
 				want = stateWithUnreadOnDay0(user, "general", 2*messages, 0)
 			}
-			sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, user))(b.T), []UnreadState{want})
+			sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, user))(b.T), []unreadState{want})
 			sqltest.Equal(b.T, len(b.unreadIDs(user, "general")), want.Unread)
 		}
 	})
@@ -329,9 +329,9 @@ func TestAMarkOfAnOlderListKeepsMessagesUnread(t *testing.T) {
 		sqltest.Equal(b.T, shown, uint64(0))
 		b.markRead(1, messageSelection{IDs: []ID{1}, Generation: shown})
 		// Message 2 is unread already, and must stay so.
-		sqltest.Equal(b.T, b.markUnread(1, 1, 2), []UnreadState{stateWithUnreadOnDay0(1, "general", 5, 3)})
-		sqltest.Equal(b.T, b.markRead(1, messageSelection{IDs: []ID{1, 2}, Generation: shown}), []UnreadState{stateWithUnreadOnDay0(1, "general", 5, 3)})
-		sqltest.Equal(b.T, b.markRead(1, messageSelection{Types: types, Generation: shown}), []UnreadState{stateWithUnreadOnDay0(1, "general", 6, 2)})
+		sqltest.Equal(b.T, b.markUnread(1, 1, 2), []unreadState{stateWithUnreadOnDay0(1, "general", 5, 3)})
+		sqltest.Equal(b.T, b.markRead(1, messageSelection{IDs: []ID{1, 2}, Generation: shown}), []unreadState{stateWithUnreadOnDay0(1, "general", 5, 3)})
+		sqltest.Equal(b.T, b.markRead(1, messageSelection{Types: types, Generation: shown}), []unreadState{stateWithUnreadOnDay0(1, "general", 6, 2)})
 		sqltest.Equal(b.T, b.unreadIDs(1, types...), []ID{2, 1})
 		sqltest.Equal(b.T, []uint64{gen(), sqltest.Must(readGeneration(b.Ctx, b.DB, 2))(b.T)}, []uint64{1, 0})
 		b.markRead(1, messageSelection{IDs: []ID{1}, Generation: gen()})

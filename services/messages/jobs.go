@@ -95,7 +95,7 @@ func (s *Service) deliver(ctx context.Context, job jobs.Job) error {
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return err
 	}
-	var states []UnreadState
+	var states []unreadState
 	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
 		states, err = deliver(ctx, tx, chunk.Message, chunk.Users, chunk.SentInPast)
 		return err

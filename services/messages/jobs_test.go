@@ -118,7 +118,7 @@ type messageHistory struct {
 	sentMessages        map[services.UserID][]ID        // also messages that are not delivered yet
 	unreadByUserVersion map[string]int                  // user/version -> unread, as the facts had it
 	claimedJobs         []jobs.Job                      // claimed by a slow worker, or by one that runs them twice
-	unprojectedStates   [][]UnreadState                 // states that have not reached a document yet
+	unprojectedStates   [][]unreadState                 // states that have not reached a document yet
 }
 
 func newMessageHistory(w *fanouttest.World, service *Service) *messageHistory {
@@ -143,8 +143,8 @@ func (m *messageHistory) drawUserAndMessages(t *rapid.T) (services.UserID, []ID)
 }
 
 // applyMark changes a user's rows by a request of one of their devices. The projection of the change may run much later.
-func (m *messageHistory) applyMark(t *rapid.T, user services.UserID, change func(context.Context, *sql.Tx) ([]UnreadState, error)) {
-	var states []UnreadState
+func (m *messageHistory) applyMark(t *rapid.T, user services.UserID, change func(context.Context, *sql.Tx) ([]unreadState, error)) {
+	var states []unreadState
 	m.Write(func(ctx context.Context, tx *sql.Tx) (err error) {
 		if states, err = change(ctx, tx); err != nil {
 			return err
@@ -161,7 +161,7 @@ func (m *messageHistory) applyMark(t *rapid.T, user services.UserID, change func
 // markRead marks messages read in SQL; the caller updates the model.
 func (m *messageHistory) markRead(t *rapid.T, user services.UserID, mark messageSelection) {
 	mark.Types = []string{generalType}
-	m.applyMark(t, user, func(ctx context.Context, tx *sql.Tx) ([]UnreadState, error) {
+	m.applyMark(t, user, func(ctx context.Context, tx *sql.Tx) ([]unreadState, error) {
 		return markRead(ctx, tx, user, mark)
 	})
 }
@@ -244,7 +244,7 @@ func (m *messageHistory) actions() map[string]func(*rapid.T) {
 		},
 		"unread": func(t *rapid.T) {
 			if user, ids := m.drawUserAndMessages(t); len(ids) > 0 {
-				m.applyMark(t, user, func(ctx context.Context, tx *sql.Tx) ([]UnreadState, error) {
+				m.applyMark(t, user, func(ctx context.Context, tx *sql.Tx) ([]unreadState, error) {
 					return markUnread(ctx, tx, user, ids)
 				})
 				for _, id := range ids {
@@ -355,7 +355,7 @@ func TestAnOlderCountIsIgnored(t *testing.T) {
 		user := w.MakeUsers(1)[0]
 		projectCount := func(version uint64, count int) {
 			t.Helper()
-			w.Must(service.project(t.Context(), []UnreadState{{User: user, Type: generalType, Version: version, Unread: count}}))
+			w.Must(service.project(t.Context(), []unreadState{{User: user, Type: generalType, Version: version, Unread: count}}))
 		}
 		projectCount(3, 30)
 		projectCount(2, 20)

@@ -48,7 +48,7 @@ func (s *Service) MarkRead(user services.UserID, mark MarkReadRequest) (*jobs.Co
 	case !mark.All && mark.UpTo == 0:
 		return nil, services.Errorf(services.Invalid, "ids, type, all or upTo: one of them is needed")
 	}
-	return s.markCommand("markSiteMessagesRead", user, func(ctx context.Context, tx *sql.Tx) ([]UnreadState, error) {
+	return s.markCommand("markSiteMessagesRead", user, func(ctx context.Context, tx *sql.Tx) ([]unreadState, error) {
 		return markRead(ctx, tx, user, chosen)
 	}), nil
 }
@@ -59,7 +59,7 @@ func (s *Service) MarkUnread(user services.UserID, ids []ID) (*jobs.Command, err
 	if err := checkMarkedCount(ids); err != nil {
 		return nil, err
 	}
-	return s.markCommand("markSiteMessagesUnread", user, func(ctx context.Context, tx *sql.Tx) ([]UnreadState, error) {
+	return s.markCommand("markSiteMessagesUnread", user, func(ctx context.Context, tx *sql.Tx) ([]unreadState, error) {
 		return markUnread(ctx, tx, user, ids)
 	}), nil
 }
@@ -75,8 +75,8 @@ func checkMarkedCount(ids []ID) error {
 // markCommand is a command that marks messages of a user by change, which returns the states to project. The command projects the
 // counts once it is committed; if that fails, its job projects them. Apply reads the states under its locks, and sets them anew if it
 // runs again.
-func (s *Service) markCommand(name string, user services.UserID, change func(context.Context, *sql.Tx) ([]UnreadState, error)) *jobs.Command {
-	var states []UnreadState
+func (s *Service) markCommand(name string, user services.UserID, change func(context.Context, *sql.Tx) ([]unreadState, error)) *jobs.Command {
+	var states []unreadState
 	return &jobs.Command{
 		Name: name, Actor: user,
 		Apply: func(ctx context.Context, tx *sql.Tx) (_ []string, err error) {

@@ -64,7 +64,7 @@ func (s *Service) registers(ctx context.Context, user services.UserID) (register
 }
 
 // register is the versioned field of a state. Counts by day let a document drop expired messages without a write at each midnight.
-func (s *Service) register(state UnreadState) rdb.Register {
+func (s *Service) register(state unreadState) rdb.Register {
 	if s.expiry.Expires(services.SourceSiteMessages) {
 		return rdb.MessageDaysRegister(state.documentState())
 	}
@@ -87,7 +87,7 @@ func (s *Service) audit(ctx context.Context, user services.UserID) (registers []
 
 // project writes counts into their users' documents. A document that has a newer version keeps it. A user without a document gets
 // none.
-func (s *Service) project(ctx context.Context, states []UnreadState) error {
+func (s *Service) project(ctx context.Context, states []unreadState) error {
 	var fields projector.RegistersByUser
 	for _, state := range states {
 		fields.Add(state.User, s.register(state))

@@ -53,7 +53,7 @@ func (s Source) Facts(ctx context.Context, users []services.UserID, _ int64, doc
 	if err != nil {
 		return err
 	}
-	byUser := make(map[services.UserID][]UnreadState, len(users))
+	byUser := make(map[services.UserID][]unreadState, len(users))
 	for _, state := range states {
 		byUser[state.User] = append(byUser[state.User], state)
 	}

@@ -60,9 +60,9 @@ type SentMessage struct {
 	ReadCount  int     // those of them who have read it
 }
 
-// UnreadState is a user's absolute state of one type of messages: a lower version is an older state. The version rises in the
+// unreadState is a user's absolute state of one type of messages: a lower version is an older state. The version rises in the
 // transaction that changes which messages are unread, under the lock of the state's row.
-type UnreadState struct {
+type unreadState struct {
 	User    services.UserID
 	Type    string
 	Version uint64
@@ -71,7 +71,7 @@ type UnreadState struct {
 }
 
 // documentState is the part of a state that a document shows.
-func (s UnreadState) documentState() services.MessageTypeState {
+func (s unreadState) documentState() services.MessageTypeState {
 	return services.MessageTypeState{Type: s.Type, Version: s.Version, Unread: s.Unread, UnreadByDay: s.Days}
 }
 

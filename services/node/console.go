@@ -62,7 +62,7 @@ func (s *Server) newConsole(identity *transport.Identity, root *resolvers.Resolv
 			return root.Acts.Do(ctx, acts.Act{Actor: viewer.Subject, Action: action, Target: target}, work)
 		},
 		NodeState: func(ctx context.Context) console.NodeState { return s.consoleState(ctx, registry()) },
-		Now:       s.clock.Now, Development: s.Config.Development(), Version: Version(), Log: s.Log,
+		Now:       s.clock.Now, Development: s.Config.Development(), Version: version(), Log: s.Log,
 	})
 }
 

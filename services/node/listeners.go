@@ -77,16 +77,16 @@ func (s *Server) routes(graphql http.Handler, operational, profiles bool) http.H
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.Handle("GET /readyz", &s.Ready)
 	if operational {
-		page := web.GraphiQL(web.GraphiQLConfig{Development: s.Config.Development(), Introspection: s.Config.AllowIntrospection(), Version: Version()})
+		page := web.GraphiQL(web.GraphiQLConfig{Development: s.Config.Development(), Introspection: s.Config.AllowIntrospection(), Version: version()})
 		mux.Handle("/graphiql", page)
 		mux.Handle("/graphiql/", page)
 		mux.Handle("GET /metrics", s.metrics())
-		books := web.Docs(Version())
+		books := web.Docs(version())
 		mux.Handle("/docs", books)
 		mux.Handle("/docs/", books)
 		mux.Handle("/admin", s.console)
 		mux.Handle("/admin/", s.console)
-		mux.Handle("/{$}", web.Demo(web.DemoConfig{Mode: s.Config.demoPageMode(), Version: Version()}))
+		mux.Handle("/{$}", web.Demo(web.DemoConfig{Mode: s.Config.demoPageMode(), Version: version()}))
 	}
 	if profiles {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)

@@ -158,7 +158,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		_, err = root.Social.EnsureUsers(ctx, web.People)
 	}
 	if err == nil {
-		s.spans, err = trace.Open(ctx, trace.Config{Endpoint: cfg.Traces, Node: cfg.Node, Version: Version(), Env: os.Getenv, Log: log})
+		s.spans, err = trace.Open(ctx, trace.Config{Endpoint: cfg.Traces, Node: cfg.Node, Version: version(), Env: os.Getenv, Log: log})
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Redis.Close(), s.Store.Close())

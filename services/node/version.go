@@ -11,8 +11,8 @@ import (
 // -ldflags -X. A build from a checkout has neither. They are variables and strings, because the linker sets nothing else.
 var releaseVersion, commit string
 
-// Version is the version of a release, else the module's version as the build knows it: a tag, a commit, or (devel).
-func Version() string {
+// version is the version of a release, else the module's version as the build knows it: a tag, a commit, or (devel).
+func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		info = &debug.BuildInfo{}
@@ -37,5 +37,5 @@ func BuildInfo() string {
 	if from != "" {
 		from = " commit " + from
 	}
-	return fmt.Sprintf("%s%s %s %s/%s", Version(), from, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("%s%s %s %s/%s", version(), from, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

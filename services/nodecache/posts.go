@@ -44,8 +44,8 @@ func (p *PostCache) apply(entry changelog.Entry) {
 	}
 }
 
-// ReadFacts reads posts from SQL into found and into the cache.
-func (p *PostCache) ReadFacts(ctx context.Context, ids []services.PostID, found map[services.PostID]services.Post) error {
+// readFacts reads posts from SQL into found and into the cache.
+func (p *PostCache) readFacts(ctx context.Context, ids []services.PostID, found map[services.PostID]services.Post) error {
 	read, err := p.facts.Posts(ctx, ids)
 	if err == nil {
 		p.AddReadValues(found, read, nil)

@@ -63,7 +63,7 @@ func (r *PostAndUserReader) read(ctx context.Context, posts []services.PostID, u
 	// Redis is read before SQL, so that a post that many nodes miss is read from SQL once.
 	missingPosts, missingUsers = r.readCopies(ctx, foundPosts, foundUsers, missingPosts, missingUsers)
 	if len(missingPosts) > 0 {
-		if err := r.posts.ReadFacts(ctx, missingPosts, foundPosts); err != nil {
+		if err := r.posts.readFacts(ctx, missingPosts, foundPosts); err != nil {
 			return nil, nil, err
 		}
 	}

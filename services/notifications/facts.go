@@ -84,7 +84,7 @@ type group struct {
 // gets a position and does not count: nothing reveals it until it is shown. The version of a counter rises by one if anything
 // visible in it changed. applyCauses returns the state of every (recipient, category) of the causes, changed or not, in sorted
 // order.
-func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]CategoryState, error) {
+func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]categoryState, error) {
 	// Duplicates are removed: the maps below have the cause as the key, and each cause must move its group once.
 	causes, moments := splitEventMoments(causes)
 	named := make([]counter, len(causes))
@@ -113,7 +113,7 @@ func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]CategorySta
 // applyStoredCausesPage does the work of applyCauses for a page of the stored causes of one actor and one recipient: up to limit
 // causes that follow the cause after. last is the last cause of the page; more is true when others may follow. Causes that are
 // stored meanwhile need no visit: they were compared with the present facts. all is every category.
-func applyStoredCausesPage(ctx context.Context, tx *sql.Tx, all []services.Category, recipient, actor services.UserID, after Cause, limit int) (states []CategoryState, last Cause, more bool, err error) {
+func applyStoredCausesPage(ctx context.Context, tx *sql.Tx, all []services.Category, recipient, actor services.UserID, after Cause, limit int) (states []categoryState, last Cause, more bool, err error) {
 	// Lock before listing: the lock's former holder may have stored causes from facts that it read earlier.
 	if _, _, err := lockAllCounters(ctx, tx, recipient, all); err != nil {
 		return nil, last, false, err

@@ -127,7 +127,7 @@ func lockCounters(ctx context.Context, tx *sql.Tx, named []counter) (*lockedCoun
 }
 
 // save writes the changes of the counters and reads their states.
-func (b *lockedCounters) save(ctx context.Context) ([]CategoryState, error) {
+func (b *lockedCounters) save(ctx context.Context) ([]categoryState, error) {
 	var heads, marks sql.RowsParameter
 	for recipient, h := range b.recipients {
 		if h.changed {

@@ -167,7 +167,7 @@ func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, place
 // markSeen marks some categories seen up to a position, 0 for everything. Marks only rise, and the version of a category rises
 // by one if its mark rises. The error is INVALID for a position beyond the newest, and NOT_FOUND for a position that is not in
 // this user's list. No group is written: each category has one seen position.
-func markSeen(ctx context.Context, tx *sql.Tx, user services.UserID, categories []services.Category, upTo services.PostID) ([]CategoryState, error) {
+func markSeen(ctx context.Context, tx *sql.Tx, user services.UserID, categories []services.Category, upTo services.PostID) ([]categoryState, error) {
 	if len(categories) == 0 { // CategoryHost alone, and no host category is defined
 		return nil, nil
 	}
@@ -190,7 +190,7 @@ func markSeen(ctx context.Context, tx *sql.Tx, user services.UserID, categories 
 // markRead marks notifications read: either named ones, or all of some categories up to a position. A read notification no longer
 // counts, seen or not. Causes that joined it after the given position stay unread. If a named notification is not in this user's
 // list, the error is NOT_FOUND and nothing is marked.
-func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, read readMarkSelection) ([]CategoryState, error) {
+func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, read readMarkSelection) ([]categoryState, error) {
 	b, h, err := lockAllCounters(ctx, tx, user, read.AllCategories)
 	if err != nil {
 		return nil, err
@@ -297,7 +297,7 @@ func (b *lockedCounters) markCategoriesRead(ctx context.Context, user services.U
 
 // markAllRead marks everything up to a position read, in every category. It returns the time until which a mark can be undone, or
 // zero if nothing was unread and no earlier mark can be undone. The changed groups have the mark's number, for an undo.
-func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category, upTo services.PostID, gen uint64) ([]CategoryState, time.Time, error) {
+func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category, upTo services.PostID, gen uint64) ([]categoryState, time.Time, error) {
 	b, h, err := lockAllCounters(ctx, tx, user, all)
 	if err != nil {
 		return nil, time.Time{}, err
@@ -332,7 +332,7 @@ func (h *recipientRow) canUndoEmptyMark(tx *sql.Tx) bool {
 
 // undoAllRead makes unread again the notifications that the last "mark all read" marked, within 30 s. Notifications that were
 // read individually since stay read. The error is CONFLICT if it is too late, or if there is nothing to undo.
-func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category) ([]CategoryState, error) {
+func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category) ([]categoryState, error) {
 	b, h, err := lockAllCounters(ctx, tx, user, all)
 	if err != nil {
 		return nil, err
@@ -366,7 +366,7 @@ func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 // markUnread marks the notification with an ID unread, in a new generation. The notification counts again if it is after the seen
 // position of its category, which never goes back. The error is NOT_FOUND if it is not in this user's list, or none of its causes
 // stands.
-func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category, id services.PostID) ([]CategoryState, error) {
+func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category, id services.PostID) ([]categoryState, error) {
 	b, h, err := lockAllCounters(ctx, tx, user, all)
 	if err != nil {
 		return nil, err

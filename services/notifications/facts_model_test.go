@@ -378,8 +378,8 @@ func (m *notificationsModel) withMarkAllUpTo(list []Notification) []Notification
 }
 
 // expectedState is the expected state of a category in a document.
-func (m *notificationsModel) expectedState(now time.Time, category services.Category) CategoryState {
-	state := CategoryState{Recipient: m.recipient, Category: category, Version: m.versions[category],
+func (m *notificationsModel) expectedState(now time.Time, category services.Category) categoryState {
+	state := categoryState{Recipient: m.recipient, Category: category, Version: m.versions[category],
 		NewestShown: m.newestShown[category], SeenTo: m.seenTo[category], NewestDay: now.Unix() / 86400}
 	for of, r := range m.readStates {
 		if newest := m.highestPlace(of, true); of.category == category && newest > max(m.seenTo[category], r.readTo) {

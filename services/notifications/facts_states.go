@@ -9,13 +9,13 @@ import (
 	"tidings/services/sql"
 )
 
-// CategoryState is the absolute state of one category of one user: a lower version is an older state. A group (one subject in one
+// categoryState is the absolute state of one category of one user: a lower version is an older state. A group (one subject in one
 // half day) is unseen while one of its counted causes is after SeenTo and unread. UnseenByDay[i] counts the unseen groups of the
 // day NewestDay-i, OlderUnseen those before NewestDay-7.
 //
 // UnseenByDay and OlderUnseen depend on NewestDay, so they are right for one day only; Source.Render moves them to the day on which it
 // is called.
-type CategoryState struct {
+type categoryState struct {
 	Recipient           services.UserID
 	Category            services.Category
 	Version             uint64          // rises with each visible change
@@ -28,7 +28,7 @@ type CategoryState struct {
 // documentCounts returns the part of a state that a document shows, and whether the state is shown. The state of a category that is
 // not defined is not shown. A host category in which nothing was ever shown is not shown either: absent fields mean the same.
 // Documents have fields only for the host categories that they need, since there may be many.
-func (s CategoryState) documentCounts(hosts *services.HostCategories) (counts services.CategoryCounts, shown bool) {
+func (s categoryState) documentCounts(hosts *services.HostCategories) (counts services.CategoryCounts, shown bool) {
 	counts = services.CategoryCounts{Category: s.Category, Version: s.Version, Newest: s.NewestShown, OlderUnseen: s.OlderUnseen, NewestDay: s.NewestDay, CountByDay: s.UnseenByDay}
 	if !s.Category.HasHostCategoryForm() {
 		return counts, slices.Contains(services.Categories, s.Category) // a newer node wrote any other name
@@ -40,7 +40,7 @@ func (s CategoryState) documentCounts(hosts *services.HostCategories) (counts se
 }
 
 // categoriesOf are the categories of some states.
-func categoriesOf(states []CategoryState) []services.Category {
+func categoriesOf(states []categoryState) []services.Category {
 	list := make([]services.Category, len(states))
 	for i, state := range states {
 		list[i] = state.Category
@@ -77,19 +77,19 @@ WITH counters AS MATERIALIZED (
 
 // statesOfUser reads a user's states in order of the categories' names. A category that never had a notification or a mark is
 // absent.
-func statesOfUser(ctx context.Context, db *sql.DB, user services.UserID) ([]CategoryState, error) {
+func statesOfUser(ctx context.Context, db *sql.DB, user services.UserID) ([]categoryState, error) {
 	return statesOfUsers(ctx, db, []services.UserID{user})
 }
 
 // statesOfUsers reads the states of several users, in order of user ID and category name. A category without a notification or a mark
 // is absent.
-func statesOfUsers(ctx context.Context, db *sql.DB, users []services.UserID) ([]CategoryState, error) {
+func statesOfUsers(ctx context.Context, db *sql.DB, users []services.UserID) ([]categoryState, error) {
 	st, of := statesByUser.ForUsers(users)
 	return readStates(ctx, db.Runner, st, of, db.Now())
 }
 
 // statesOf reads the states of counters that the transaction has locked. It sorts them by recipient and category.
-func statesOf(ctx context.Context, tx *sql.Tx, counters []counter) ([]CategoryState, error) {
+func statesOf(ctx context.Context, tx *sql.Tx, counters []counter) ([]categoryState, error) {
 	list := make(sql.RowsParameter, len(counters))
 	for i, key := range counters {
 		list[i] = []any{key.recipient, key.category}
@@ -98,11 +98,11 @@ func statesOf(ctx context.Context, tx *sql.Tx, counters []counter) ([]CategorySt
 }
 
 // readStates reads states by a statement. A state's own row comes before its groups, because its bucket is the least.
-func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any, now time.Time) ([]CategoryState, error) {
-	var states []CategoryState
+func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any, now time.Time) ([]categoryState, error) {
+	var states []categoryState
 	today := services.DayOf(now)
 	err := r.Each(ctx, st, []any{which}, func(scan func(...any) error) error {
-		read := CategoryState{NewestDay: today}
+		read := categoryState{NewestDay: today}
 		var bucket int64
 		var groups int
 		if err := scan(&read.Recipient, &read.Category, &read.Version, &read.NewestShown, &read.SeenTo, &bucket, &groups); err != nil {
@@ -121,7 +121,7 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any, 
 
 // addUnseenGroups counts groups of one day. A group that another node's clock dated tomorrow counts as of today. Groups of days
 // that are too old for UnseenByDay are one number, because no category with an expiry counts them.
-func (s *CategoryState) addUnseenGroups(day int64, groups int) {
+func (s *categoryState) addUnseenGroups(day int64, groups int) {
 	if ago := max(s.NewestDay-day, 0); ago < int64(len(s.UnseenByDay)) {
 		s.UnseenByDay[ago] += groups
 	} else {

@@ -67,14 +67,14 @@ func (b *testStore) deletePost(post services.PostID) {
 }
 
 // applyCauses makes the notifications of some causes agree with the facts, and returns the states of their categories.
-func (b *testStore) applyCauses(causes ...Cause) (states []CategoryState) {
+func (b *testStore) applyCauses(causes ...Cause) (states []categoryState) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) { states, err = applyCauses(b.Ctx, tx, causes); return err })
 	return states
 }
 
 // markLikesSeen marks the likes of user 1 seen up to a position.
-func (b *testStore) markLikesSeen(upTo services.PostID) (state CategoryState) {
+func (b *testStore) markLikesSeen(upTo services.PostID) (state categoryState) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		states, err := markSeen(b.Ctx, tx, 1, []services.Category{likeCategory}, upTo)
@@ -92,8 +92,8 @@ func newLikeCause(subject services.PostID, actor services.UserID) Cause {
 }
 
 // stateWithUnseenToday is the state of the likes of user 1, with some unseen groups of today and no others.
-func (b *testStore) stateWithUnseenToday(version uint64, head, seen services.PostID, groups int) CategoryState {
-	return CategoryState{Recipient: 1, Category: likeCategory, Version: version, NewestShown: head, SeenTo: seen,
+func (b *testStore) stateWithUnseenToday(version uint64, head, seen services.PostID, groups int) categoryState {
+	return categoryState{Recipient: 1, Category: likeCategory, Version: version, NewestShown: head, SeenTo: seen,
 		NewestDay: b.Clock.Now().Unix() / 86400, UnseenByDay: [8]int{groups}}
 }
 
@@ -103,12 +103,12 @@ func TestLikeNotifiesOnce(t *testing.T) {
 		b.like(5, 2)
 		place := services.PostIDAt(b.Clock.Now())
 		for range 3 { // redelivered
-			sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2), newLikeCause(5, 2)), []CategoryState{b.stateWithUnseenToday(1, place, 0, 1)})
+			sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2), newLikeCause(5, 2)), []categoryState{b.stateWithUnseenToday(1, place, 0, 1)})
 		}
 		b.like(5, 3)
 		b.like(6, 2)
-		sqltest.Equal(b.T, b.applyCauses(newLikeCause(6, 2), newLikeCause(5, 3)), []CategoryState{b.stateWithUnseenToday(2, place+2, 0, 2)})
-		sqltest.Equal(b.T, sqltest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T), []CategoryState{b.stateWithUnseenToday(2, place+2, 0, 2)})
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(6, 2), newLikeCause(5, 3)), []categoryState{b.stateWithUnseenToday(2, place+2, 0, 2)})
+		sqltest.Equal(b.T, sqltest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T), []categoryState{b.stateWithUnseenToday(2, place+2, 0, 2)})
 	})
 }
 
@@ -119,12 +119,12 @@ func TestAnUndoneLikeStopsCountingAndKeepsItsPosition(t *testing.T) {
 		b.applyCauses(newLikeCause(5, 2))
 		place := services.PostIDAt(b.Clock.Now())
 		b.unlike(5, 2)
-		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2)), []CategoryState{b.stateWithUnseenToday(2, place, 0, 0)})
-		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2)), []CategoryState{b.stateWithUnseenToday(2, place, 0, 0)})
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2)), []categoryState{b.stateWithUnseenToday(2, place, 0, 0)})
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2)), []categoryState{b.stateWithUnseenToday(2, place, 0, 0)})
 		sqltest.Equal(b.T, b.markLikesSeen(0), b.stateWithUnseenToday(3, place, place, 0))
 		b.Clock.Advance(13 * time.Hour) // another half day, and today still
 		b.like(5, 2)
-		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2)), []CategoryState{b.stateWithUnseenToday(4, place, place, 0)}) // seen, and stays seen
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2)), []categoryState{b.stateWithUnseenToday(4, place, place, 0)}) // seen, and stays seen
 	})
 }
 
@@ -134,11 +134,11 @@ func TestDeletedPostStopsNotifying(t *testing.T) {
 		b.like(5, 2, 3, 4)
 		b.like(6, 2)
 		place := services.PostIDAt(b.Clock.Now())
-		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 0), newLikeCause(6, 0), newLikeCause(5, 3)), []CategoryState{b.stateWithUnseenToday(1, place+3, 0, 2)})
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 0), newLikeCause(6, 0), newLikeCause(5, 3)), []categoryState{b.stateWithUnseenToday(1, place+3, 0, 2)})
 		b.deletePost(5)
-		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 0)), []CategoryState{b.stateWithUnseenToday(2, place+3, 0, 1)})
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 0)), []categoryState{b.stateWithUnseenToday(2, place+3, 0, 1)})
 		b.like(5, 9)
-		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 9), newLikeCause(5, 0)), []CategoryState{b.stateWithUnseenToday(2, place+3, 0, 1)})
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 9), newLikeCause(5, 0)), []categoryState{b.stateWithUnseenToday(2, place+3, 0, 1)})
 	})
 }
 
@@ -148,7 +148,7 @@ func TestOwnLikesAndAnswersToOthersDoNotNotify(t *testing.T) {
 		b.insertPosts(2, 6)
 		b.like(5, 1)
 		b.like(6, 3)
-		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 1), newLikeCause(5, 0), newLikeCause(6, 3), newLikeCause(6, 0), newLikeCause(7, 2)), []CategoryState{b.stateWithUnseenToday(0, 0, 0, 0)})
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 1), newLikeCause(5, 0), newLikeCause(6, 3), newLikeCause(6, 0), newLikeCause(7, 2)), []categoryState{b.stateWithUnseenToday(0, 0, 0, 0)})
 	})
 }
 
@@ -166,7 +166,7 @@ func TestGroupsAreHalfDaysOfTheLikesTime(t *testing.T) {
 		place := services.PostIDAt(b.Clock.Now())
 		want := b.stateWithUnseenToday(1, place+3, 0, 1)
 		want.UnseenByDay[1] = 2
-		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 6), newLikeCause(5, 3), newLikeCause(5, 4), newLikeCause(5, 2)), []CategoryState{want})
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 6), newLikeCause(5, 3), newLikeCause(5, 4), newLikeCause(5, 2)), []categoryState{want})
 	})
 }
 
@@ -212,7 +212,7 @@ func TestRaiseNotificationsSeen(t *testing.T) {
 		})
 		sqltest.WantCode(b.T, err, services.Invalid)
 		sqltest.Equal(b.T, b.markLikesSeen(0), b.stateWithUnseenToday(6, place+2, place+2, 0))
-		sqltest.Equal(b.T, sqltest.Must(statesOfUser(b.Ctx, b.DB, 2))(b.T), []CategoryState(nil))
+		sqltest.Equal(b.T, sqltest.Must(statesOfUser(b.Ctx, b.DB, 2))(b.T), []categoryState(nil))
 	})
 }
 
@@ -292,7 +292,7 @@ func TestARecountReadsOnlyUnseenGroups(t *testing.T) {
 func (b *testStore) versionsText() string {
 	b.T.Helper()
 	states := sqltest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T)
-	slices.SortFunc(states, func(a, b CategoryState) int { return cmp.Compare(a.Category, b.Category) })
+	slices.SortFunc(states, func(a, b categoryState) int { return cmp.Compare(a.Category, b.Category) })
 	text := ""
 	for _, state := range states {
 		text += fmt.Sprintf("%s %d ", state.Category, state.Version)

@@ -69,7 +69,7 @@ func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return err
 	}
-	var states []CategoryState
+	var states []categoryState
 	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
 		// Write may run the function again: the first run's states must not be projected after a withdrawal.
 		states = nil
@@ -108,7 +108,7 @@ func (s *Service) withdrawFromRecipients(ctx context.Context, _ jobs.Job, id ser
 		if err != nil || len(causes) == 0 {
 			return err
 		}
-		var states []CategoryState
+		var states []categoryState
 		err = s.db.Write(ctx, func(tx *sql.Tx) (err error) {
 			states, err = applyCauses(ctx, tx, causes)
 			return err

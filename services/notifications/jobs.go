@@ -167,7 +167,7 @@ func (s *Service) notify(ctx context.Context, claimed []jobs.Job, causes []Cause
 	if len(claimed) == 0 {
 		return nil
 	}
-	var states []CategoryState
+	var states []categoryState
 	writing := ctx
 	if len(causes) > maxCausesOfShortWrite {
 		writing = sql.WithBulkWrites(ctx)
@@ -193,7 +193,7 @@ func (s *Service) notify(ctx context.Context, claimed []jobs.Job, causes []Cause
 
 // projectionJobs are the jobs that repeat the projection of counts after it was tried at once. They are delayed, so that usually
 // one of them serves many causes of a user: jobs of one key become one.
-func projectionJobs(states []CategoryState, now time.Time) []jobs.NewJob {
+func projectionJobs(states []categoryState, now time.Time) []jobs.NewJob {
 	const later = time.Second
 	jobs := make([]jobs.NewJob, 0, len(states))
 	for _, state := range states {

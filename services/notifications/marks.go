@@ -13,8 +13,8 @@ import (
 
 // newMarkCommand makes the command by which a user marks notifications seen, read or unread. write makes the mark, and returns the
 // resulting states and the data for the answer. The counts are projected before the answer, and once more by the job.
-func (s *Service) newMarkCommand(name string, user services.UserID, write func(ctx context.Context, tx *sql.Tx) ([]CategoryState, []string, error)) *jobs.Command {
-	var states []CategoryState
+func (s *Service) newMarkCommand(name string, user services.UserID, write func(ctx context.Context, tx *sql.Tx) ([]categoryState, []string, error)) *jobs.Command {
+	var states []categoryState
 	return &jobs.Command{
 		Name: name, Actor: user,
 		Apply: func(ctx context.Context, tx *sql.Tx) (ids []string, err error) {
@@ -36,7 +36,7 @@ func (s *Service) MarkSeen(user services.UserID, categories []services.Category,
 	if err != nil {
 		return nil, err
 	}
-	return s.newMarkCommand("markNotificationsSeen", user, func(ctx context.Context, tx *sql.Tx) ([]CategoryState, []string, error) {
+	return s.newMarkCommand("markNotificationsSeen", user, func(ctx context.Context, tx *sql.Tx) ([]categoryState, []string, error) {
 		states, err := markSeen(ctx, tx, user, categories, upTo)
 		return states, nil, err
 	}), nil
@@ -82,7 +82,7 @@ func (s *Service) MarkRead(user services.UserID, read ReadSelection) (*jobs.Comm
 	default:
 		return nil, services.Errorf(services.Invalid, "ids, upTo, categories or all: one of them must say what was read")
 	}
-	return s.newMarkCommand("markNotificationsRead", user, func(ctx context.Context, tx *sql.Tx) ([]CategoryState, []string, error) {
+	return s.newMarkCommand("markNotificationsRead", user, func(ctx context.Context, tx *sql.Tx) ([]categoryState, []string, error) {
 		states, err := markRead(ctx, tx, user, marked)
 		return states, nil, err
 	}), nil
@@ -91,7 +91,7 @@ func (s *Service) MarkRead(user services.UserID, read ReadSelection) (*jobs.Comm
 // MarkUnread is the command that marks a notification unread again. The error is NOT_FOUND if it is not of this user's list. The
 // notification counts again only if it is beyond the seen position: see markUnread.
 func (s *Service) MarkUnread(user services.UserID, id services.PostID) *jobs.Command {
-	return s.newMarkCommand("markNotificationUnread", user, func(ctx context.Context, tx *sql.Tx) ([]CategoryState, []string, error) {
+	return s.newMarkCommand("markNotificationUnread", user, func(ctx context.Context, tx *sql.Tx) ([]categoryState, []string, error) {
 		states, err := markUnread(ctx, tx, user, s.Memory.allCategories(), id)
 		return states, nil, err
 	})
@@ -104,7 +104,7 @@ func (s *Service) MarkAllRead(user services.UserID, upTo services.PostID, token 
 	if err != nil {
 		return nil, err
 	}
-	return s.newMarkCommand("markAllRead", user, func(ctx context.Context, tx *sql.Tx) ([]CategoryState, []string, error) {
+	return s.newMarkCommand("markAllRead", user, func(ctx context.Context, tx *sql.Tx) ([]categoryState, []string, error) {
 		states, until, err := markAllRead(ctx, tx, user, s.Memory.allCategories(), upTo, gen)
 		if until.IsZero() {
 			return states, nil, err
@@ -128,7 +128,7 @@ func UndoDeadline(cmd *jobs.Command) time.Time {
 
 // UndoAllRead is the command that undoes the last MarkAllRead. The error is CONFLICT after 30 s, and if there is nothing to undo.
 func (s *Service) UndoAllRead(user services.UserID) *jobs.Command {
-	return s.newMarkCommand("undoMarkAllRead", user, func(ctx context.Context, tx *sql.Tx) ([]CategoryState, []string, error) {
+	return s.newMarkCommand("undoMarkAllRead", user, func(ctx context.Context, tx *sql.Tx) ([]categoryState, []string, error) {
 		states, err := undoAllRead(ctx, tx, user, s.Memory.allCategories())
 		return states, nil, err
 	})

@@ -85,7 +85,7 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// countRegisters are a user's counts according to the facts, as fields of the document. A state that CategoryState.documentCounts
+// countRegisters are a user's counts according to the facts, as fields of the document. A state that categoryState.documentCounts
 // hides has no fields.
 func (s *Service) countRegisters(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
 	states, err := statesOfUser(ctx, s.db, user)
@@ -102,7 +102,7 @@ func (s *Service) countRegisters(ctx context.Context, user services.UserID) (reg
 }
 
 // countRegistersForAudit computes a user's counts according to the facts, as fields of the document, for the audit to compare. It does
-// without CategoryState.documentCounts, which countRegisters uses, so that the audit finds errors in its choice of fields. Both use
+// without categoryState.documentCounts, which countRegisters uses, so that the audit finds errors in its choice of fields. Both use
 // statesOfUser, so the audit does not find errors there.
 func (s *Service) countRegistersForAudit(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
 	states, err := statesOfUser(ctx, s.db, user)
@@ -124,7 +124,7 @@ func (s *Service) countRegistersForAudit(ctx context.Context, user services.User
 
 // project projects counts into their recipients' documents. It returns an error if a document could not be written; the caller
 // has enqueued a job that repeats the projection.
-func (s *Service) project(ctx context.Context, states []CategoryState) error {
+func (s *Service) project(ctx context.Context, states []categoryState) error {
 	hosts, err := s.Memory.definitionsFor(ctx, categoriesOf(states))
 	if err != nil {
 		return err

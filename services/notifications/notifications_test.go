@@ -114,7 +114,7 @@ func (n node) commitAndRunJobs(cmd *jobs.Command) {
 }
 
 // states are a user's states according to the facts.
-func (n node) states(user services.UserID) []CategoryState {
+func (n node) states(user services.UserID) []categoryState {
 	n.TB.Helper()
 	states, err := statesOfUser(n.TB.Context(), n.Store, user)
 	n.Must(err)

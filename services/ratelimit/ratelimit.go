@@ -59,8 +59,8 @@ func Defaults() Limits {
 	}
 }
 
-// Budgets lists the names in the order of their documentation.
-var Budgets = []Budget{Reads, Events, Writes, Follows, Conversations, Sockets, HostReads, HostEvents, HostWrites, Admin, Address}
+// budgets lists the names in the order of their documentation.
+var budgets = []Budget{Reads, Events, Writes, Follows, Conversations, Sockets, HostReads, HostEvents, HostWrites, Admin, Address}
 
 // maxLimit is far above what a server can do, and keeps an allowance within the numbers of the token buckets.
 const maxLimit = 1_000_000_000
@@ -76,8 +76,8 @@ func Parse(items []string) (limits Limits, reason string) {
 	for _, item := range items {
 		name, text, _ := strings.Cut(item, "=")
 		budget := Budget(name)
-		if !slices.Contains(Budgets, budget) {
-			return nil, fmt.Sprintf("%s is not a budget: expected one of %v, then = and the number a minute; or off alone", services.Quote(item), Budgets)
+		if !slices.Contains(budgets, budget) {
+			return nil, fmt.Sprintf("%s is not a budget: expected one of %v, then = and the number a minute; or off alone", services.Quote(item), budgets)
 		}
 		limit, err := strconv.Atoi(text)
 		if err != nil || limit < 0 || limit > maxLimit {

@@ -293,7 +293,7 @@ func TestParse(t *testing.T) {
 		reason string
 		check  func(Limits) bool
 	}{
-		{nil, "", func(l Limits) bool { return l[Writes] == 600 && len(l) == len(Budgets) }},
+		{nil, "", func(l Limits) bool { return l[Writes] == 600 && len(l) == len(budgets) }},
 		{[]string{"off"}, "", func(l Limits) bool { return len(l) == 0 }},
 		{[]string{"WRITES=5", "FOLLOWS=0"}, "", func(l Limits) bool { return l[Writes] == 5 && l[Follows] == 0 && l[Sockets] == 240 }},
 		{[]string{"WRITES"}, `"WRITES": 0 to 1000000000 is allowed after the =`, nil},

@@ -62,7 +62,7 @@ type Service struct {
 	db         *sql.DB
 	leaseToken string        // of this node as the writer
 	on         atomic.Bool   // this node marks users, and writes if it is the writer
-	wake       chan struct{} // has an entry if Wake was called: the writer looks for marks now
+	wake       chan struct{} // has an entry if wakeWriter was called: the writer looks for marks now
 
 	lap           lap       // the state of the lap, while this node is the writer
 	slowLap       slowLap   // the state of the slow lap, while this node is the writer
@@ -113,14 +113,14 @@ func New(cfg Config) *Service {
 // comparisons cost a write for each change of a user.
 func (s *Service) SetHasReaders(read bool) {
 	s.on.Store(read || s.cfg.AlwaysOn)
-	s.Wake()
+	s.wakeWriter()
 }
 
 // On reports whether this node marks users, and writes if it is the writer.
 func (s *Service) On() bool { return s.on.Load() }
 
-// Wake makes the writer look for marks now. One pending wake is enough for any number of calls.
-func (s *Service) Wake() {
+// wakeWriter makes the writer look for marks now. One pending wake is enough for any number of calls.
+func (s *Service) wakeWriter() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -182,7 +182,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// wakeIf is the channel of Wake, or, if wakes is false, nil, which never wakes: after an error Run waits for the whole pause.
+// wakeIf is the channel of wakeWriter, or, if wakes is false, nil, which never wakes: after an error Run waits for the whole pause.
 func (s *Service) wakeIf(wakes bool) <-chan struct{} {
 	if wakes {
 		return s.wake

@@ -178,7 +178,7 @@ type TestResult struct {
 	Took   time.Duration // how long the whole request took
 }
 
-// Test sends an event of the type TestEvent from this process, once. It takes no part in the delivery: it records nothing, and
+// Test sends an event of the type testEvent from this process, once. It takes no part in the delivery: it records nothing, and
 // an endpoint that is down or gone can be tested. NOT_FOUND if there is no endpoint of that name.
 func (s *Service) Test(ctx context.Context, name string) (TestResult, error) {
 	e, found, err := readEndpoint(ctx, s.db, readWebhook, name)
@@ -195,7 +195,7 @@ func (s *Service) Test(ctx context.Context, name string) (TestResult, error) {
 		defer cancel()
 	}
 	now := s.cfg.Clock.Now()
-	text := eventBody(TestEvent, now, struct {
+	text := eventBody(testEvent, now, struct {
 		Webhook string `json:"webhook"`
 	}{name})
 	// The ID is new for each test: receivers drop an ID that they have seen. The client's guard checks the address again: an

@@ -30,7 +30,7 @@ func TestChangesAreDelivered(t *testing.T) {
 		w.changeLikes(3, users[0])
 		w.deliverAll(d)
 		got := w.receiver.takeDeliveries()
-		if len(got) != 1 || got[0].Type != ChangedEvent || !got[0].Accepted {
+		if len(got) != 1 || got[0].Type != changedEvent || !got[0].Accepted {
 			t.Fatalf("%+v", got)
 		}
 		e := got[0].Data

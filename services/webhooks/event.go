@@ -10,18 +10,18 @@ import (
 
 // The types of events.
 const (
-	ChangedEvent = "badges.changed" // a user's badges changed
-	TestEvent    = "webhooks.test"  // an operator tests the endpoint
+	changedEvent = "badges.changed" // a user's badges changed
+	testEvent    = "webhooks.test"  // an operator tests the endpoint
 )
 
 // event is the body of a request, as the Standard Webhooks specification defines it.
 type event struct {
 	Type      string `json:"type"`
 	Timestamp string `json:"timestamp"`
-	Data      any    `json:"data"` // badges, or for a TestEvent the name of the webhook
+	Data      any    `json:"data"` // badges, or for a testEvent the name of the webhook
 }
 
-// badges are the data of a ChangedEvent, with the names of BadgeChange in the schema: an application reads both by one type.
+// badges are the data of a changedEvent, with the names of BadgeChange in the schema: an application reads both by one type.
 type badges struct {
 	UserID  string   `json:"userId"`
 	Key     string   `json:"key"`
@@ -100,5 +100,5 @@ func (f Filter) changeBody(change stream.Change, base, heard uint64) []byte {
 			data.Silent, data.Cause = false, &cause{newest.Source, nilIfEmpty(newest.Part), newest.ID, timeText(newest.At)}
 		}
 	}
-	return eventBody(ChangedEvent, change.At, data)
+	return eventBody(changedEvent, change.At, data)
 }

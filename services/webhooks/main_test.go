@@ -55,7 +55,7 @@ type receiver struct {
 type delivery struct {
 	ID         string          // the header webhook-id
 	Type       string          // the type of the event
-	Data       badges          // the data of a ChangedEvent
+	Data       badges          // the data of a changedEvent
 	Accepted   bool            // the answer was a success, and the sender waited for it
 	body       string          // the event as it was sent
 	senderGone <-chan struct{} // closed when the sender gives up, or the test ends
@@ -97,7 +97,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		r.t.Errorf("a body that is not JSON: %s", text)
 	}
 	d.Type = e.Type
-	if e.Type == ChangedEvent {
+	if e.Type == changedEvent {
 		if err := json.Unmarshal(e.Data, &d.Data); err != nil {
 			r.t.Errorf("%s: %v", text, err)
 		}
