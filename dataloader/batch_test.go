@@ -134,7 +134,7 @@ func TestKeptValuesAreNotReadAgain(t *testing.T) {
 }
 
 // A list is read in one read, and its other keys are collected only once, even if the items are requested one by one.
-func TestOneOfAListIsReadWithTheOthers(t *testing.T) {
+func TestAnItemIsReadWithItsWholeList(t *testing.T) {
 	var b batch[int, int]
 	s := &squareReader{}
 	listed := 0
@@ -156,7 +156,7 @@ func TestOneOfAListIsReadWithTheOthers(t *testing.T) {
 type testKey string
 
 // ReadShared reads a key once for a response, again after ForgetAll, and each time if the context has no loader.
-func TestSharedIsReadOnceAResponse(t *testing.T) {
+func TestReadSharedReadsOncePerResponse(t *testing.T) {
 	read := 0
 	ask := func(ctx context.Context, key testKey) int {
 		value, err := ReadShared(ctx, key, func(context.Context) (int, error) {
@@ -207,7 +207,7 @@ func TestAKeyThatIsClaimedMeanwhileIsNotReadWithOthers(t *testing.T) {
 }
 
 // Each item of a list that is longer than one read is read once, and no read has more keys than the bound.
-func TestOneOfALongListIsReadWithSomeOfTheOthers(t *testing.T) {
+func TestItemsOfALongListAreReadInBoundedReads(t *testing.T) {
 	var b batch[int, int]
 	s := &squareReader{}
 	others := func() []int { return []int{2, 3, 4, 5, 6, 7} }

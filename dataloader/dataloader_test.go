@@ -147,7 +147,7 @@ func TestConcurrentUse(t *testing.T) {
 	group.Wait()
 }
 
-func TestALoaderTravelsInTheContextOfAResponse(t *testing.T) {
+func TestAResponseHasOneLoaderInItsContext(t *testing.T) {
 	ctx := With(t.Context(), newCountingSource().sources())
 	if first, second := From(ctx), From(ctx); first != second {
 		t.Error("one response has two loaders")

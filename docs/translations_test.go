@@ -12,7 +12,7 @@ import (
 
 // A translated page has every heading, command, sample, list and table row of the English page: nothing is left out, and later
 // additions are in both.
-func TestTranslationsLeaveNothingOut(t *testing.T) {
+func TestTranslationsHaveEveryPartOfTheirPage(t *testing.T) {
 	for _, page := range Pages() {
 		if page.Language == "en" {
 			continue

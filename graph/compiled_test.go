@@ -249,7 +249,7 @@ func TestCompiledMutationsRunInTheirOrder(t *testing.T) {
 
 // All calls of a list, of an object and of the objects beside it begin before any of them is waited for: a loader reads for all of
 // them at once.
-func TestCallsMeet(t *testing.T) {
+func TestCompiledCallsBeginTogether(t *testing.T) {
 	for text, calls := range map[string]int{
 		`{ viewer { homeFeed { edges { node { likeCount } } } } }`:                                                              3,
 		`{ viewer { homeFeed { nodes { likeCount } } } }`:                                                                       3,

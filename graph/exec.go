@@ -31,7 +31,7 @@ func compileOperation(operation *ast.OperationDefinition) *selection[root] {
 }
 
 // compilingSchema is the generated schema with another Exec. A new version of gqlgen may change Exec:
-// TestExecIsTheGeneratedOneWithoutTheTable then fails.
+// TestExecEqualsTheGeneratedOneWithoutTheInputTable then fails.
 type compilingSchema struct {
 	*executableSchema
 	compiledOperations *PlanCache[*selection[root]] // the plan of an operation that is not compiled is nil

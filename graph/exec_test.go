@@ -88,7 +88,7 @@ const expectedExecBody = `	opCtx := graphql.GetOperationContext(ctx)
 `
 
 // The generated Exec is still the one that compilingSchema.Exec copies, without the table of the functions that read inputs.
-func TestExecIsTheGeneratedOneWithoutTheTable(t *testing.T) {
+func TestExecEqualsTheGeneratedOneWithoutTheInputTable(t *testing.T) {
 	text, err := os.ReadFile("root_.generated.go")
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestExecIsTheGeneratedOneWithoutTheTable(t *testing.T) {
 
 // No code reads the table of the functions that read inputs. None needs a middleware or a context of fields, which compiled operations
 // do not have.
-func TestNothingNeedsWhatExecLeavesOut(t *testing.T) {
+func TestNoCodeUsesWhatExecLeavesOut(t *testing.T) {
 	looked := 0
 	for _, folder := range []string{".", "../resolvers", "../transport", "../services"} {
 		err := filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {

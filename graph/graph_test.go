@@ -157,7 +157,7 @@ func TestTimesArePrintedInUTCWithMilliseconds(t *testing.T) {
 }
 
 // A moment in any zone is printed in the layout timeLayout, in UTC.
-func TestTimesHaveTheLayout(t *testing.T) {
+func TestTimesArePrintedInTheLayout(t *testing.T) {
 	zones := []*time.Location{time.UTC, time.FixedZone("east", 5*3600+1800), time.FixedZone("west", -11*3600)}
 	for range 10_000 {
 		at := time.UnixMicro(rand.Int64N(1<<57) - 1<<55).In(zones[rand.IntN(len(zones))])
@@ -214,7 +214,7 @@ func TestInvalidTimesAreRefused(t *testing.T) {
 }
 
 // An Int accepts integers of 32 bits, as literals in documents and in variables, and nothing else.
-func TestInt(t *testing.T) {
+func TestIntAcceptsOnly32BitIntegers(t *testing.T) {
 	for _, c := range []struct {
 		input any
 		want  int

@@ -50,7 +50,7 @@ func TestPlansAreForgottenWithTheirDocuments(t *testing.T) {
 }
 
 // Requests that meet a document for the first time at once get one plan.
-func TestAnOperationHasOnePlan(t *testing.T) {
+func TestConcurrentRequestsGetOnePlan(t *testing.T) {
 	operation := parse(t, `{ viewer { id } }`)
 	for range 50 {
 		plans := NewPlanCache(func(*ast.OperationDefinition) *int { runtime.Gosched(); return new(int) })

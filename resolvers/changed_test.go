@@ -12,7 +12,7 @@ import (
 
 // A mutation whose effect exists already returns changed: false. A mutation that is repeated under its idempotency key gets its first
 // answer again.
-func TestVerbsAreIdempotent(t *testing.T) {
+func TestMutationsAreIdempotent(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)
 		a.MakeNamedUsers("bob")

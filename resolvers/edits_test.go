@@ -24,7 +24,7 @@ type fieldEdit struct {
 
 // A field that an edit does not name stays, and null clears it, in a mutation and in an event. A field that cannot be cleared
 // refuses null.
-func TestAnAbsentFieldStaysAndNullClearsIt(t *testing.T) {
+func TestAnEditKeepsAbsentFieldsAndNullClears(t *testing.T) {
 	a := newAPI(t)
 	show, ended := a.scheduleShow("alice", time.Hour), a.scheduleShow("alice", time.Hour)
 	scopes := []services.Scope{services.ScopeIngest}

@@ -300,7 +300,7 @@ func TestEveryFieldOfAHotTypeIsCompiled(t *testing.T) {
 	}
 }
 
-func TestWhichSelectionsAreCompiled(t *testing.T) {
+func TestOnlySupportedSelectionsAreCompiled(t *testing.T) {
 	for query, compiled := range map[string]bool{
 		`{ viewer { badges { version } } }`:                                               true,
 		`query Q($x: Boolean = true) { viewer { badges { version @include(if: $x) } } }`:  false,

@@ -280,7 +280,7 @@ func TestHotPagesEqualTheExecutedOnes(t *testing.T) {
 }
 
 // Both executors give the same answer for every end of a feed, for authors with and without a profile, and for wrong arguments.
-func TestHotPagesHaveEveryEndAndEveryError(t *testing.T) {
+func TestHotPagesEqualExecutedOnesAtEveryEndAndError(t *testing.T) {
 	s := newExecutorPair(t)
 	s.createReadersAndPosts()
 	page := func(arguments string) string {
@@ -331,7 +331,7 @@ func TestHotPagesShowTheEngagementOfPosts(t *testing.T) {
 }
 
 // One document can page both ways: a variable that is not given counts as a missing argument.
-func TestAVariableThatIsNotGivenIsNoArgument(t *testing.T) {
+func TestAMissingVariableCountsAsAMissingArgument(t *testing.T) {
 	s := newExecutorPair(t)
 	places := s.createReadersAndPosts()
 	query := `query($first: Int, $last: Int, $before: String) { viewer { homeFeed(first: $first, last: $last, before: $before) { edges { cursor } } } }`

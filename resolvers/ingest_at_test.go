@@ -66,7 +66,7 @@ func TestAnEventHappenedInTheLast30Days(t *testing.T) {
 
 // If a visit to a conversation is reported late, the messages up to its end still count as read. It ends when the device leaves, or a
 // minute after the device last entered.
-func TestALateVisitReadsWhatWasSaid(t *testing.T) {
+func TestALateReportedVisitReadsMessagesUpToItsEnd(t *testing.T) {
 	a := newAPI(t)
 	group := a.mustIngestPastEvent(5*time.Hour, event{"createConversation": event{"as": "user:alice", "kind": "GROUP", "memberIds": []string{"user:bob"}}})
 	say := func(ago time.Duration) event {
@@ -331,7 +331,7 @@ func TestALateSiteMessageIsReadIfAMarkOfAllReadALaterOne(t *testing.T) {
 }
 
 // A notification that is reported late is read if a later one was marked read, even by a mark made now, unless that mark was undone.
-func TestALateReportedNotificationIsReadIfANewerOneWasRead(t *testing.T) {
+func TestALateNotificationIsReadIfALaterOneWasRead(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)
 		const half = 12 * time.Hour // two follows of one half day are one notification

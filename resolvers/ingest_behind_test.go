@@ -39,7 +39,7 @@ func (a *testAPI) runWithoutTable(table string, do func()) {
 
 // An event that fails for now ends its request: the later events are not applied, whether they share its commit or not, and no
 // idempotency key remembers that they could not be applied. Sent again with the same keys, all of them are applied in their order.
-func TestNothingFollowsAnEventThatFailedForNow(t *testing.T) {
+func TestNoEventIsAppliedAfterATransientFailure(t *testing.T) {
 	const internal, unavailable = string(services.Internal), string(services.Unavailable)
 	name := func(user, name, key string) event {
 		return event{"setProfile": event{"as": "user:" + user, "name": name, "key": key}}

@@ -50,7 +50,7 @@ func TestAnEventSortsByItsTimeAndNotByItsCommit(t *testing.T) {
 }
 
 // An event of now is not late: a message is taken although the conversation went on before the commit.
-func TestAMessageOfNowIsNotLate(t *testing.T) {
+func TestAnUndatedMessageIsNeverLate(t *testing.T) {
 	eachClockOffset(t, func(a *testAPI, ahead time.Duration) {
 		group := a.mustIngestPastEvent(time.Hour, event{"createConversation": event{"as": "user:alice", "kind": "GROUP", "memberIds": []string{"user:bob"}}})
 		ctx, cmd := a.uncommittedEventCommand("user:alice", ahead, graph.IngestAction{SendMessage: &graph.SendMessageInput{ConversationID: group, Body: "1"}})
@@ -63,7 +63,7 @@ func TestAMessageOfNowIsNotLate(t *testing.T) {
 }
 
 // An event of now marks all that there is, also what came between its reading and its commit.
-func TestAMarkOfNowCoversWhatThereIs(t *testing.T) {
+func TestAnUndatedMarkCoversAllUntilItsCommit(t *testing.T) {
 	eachClockOffset(t, func(a *testAPI, ahead time.Duration) {
 		a.mustIngestPastEvent(time.Hour, event{"follow": event{"as": "user:bob", "userId": "user:alice"}})
 		ctx, cmd := a.uncommittedEventCommand("user:bob", ahead, graph.IngestAction{MarkHomeFeedSeen: &graph.MarkHomeFeedSeenInput{}})

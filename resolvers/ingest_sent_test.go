@@ -108,7 +108,7 @@ func TestAMessageIsMarkedBeforeItIsDelivered(t *testing.T) {
 }
 
 // A mark up to a message that is not delivered yet covers the messages sent before it, delivered or not.
-func TestAMarkUpToAMessageBeforeItIsDelivered(t *testing.T) {
+func TestAMarkUpToAnUndeliveredMessageReadsIt(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 3, 5)
 		a.ingestErrorCodes(siteMessageEvent("a", "alice"))

@@ -153,7 +153,7 @@ func TestABatchHasOneTo500Events(t *testing.T) {
 }
 
 // Events that are sent again have no second effect, and get the same answers.
-func TestIngestAgainIsTheSame(t *testing.T) {
+func TestRepeatedEventsGetTheirFirstAnswers(t *testing.T) {
 	a := newAPI(t)
 	one := event{"publishPost": event{"as": "user:carol", "body": "hello", "key": "k1"}}
 	first, again := a.ingest(one), a.ingest(one)
@@ -246,7 +246,7 @@ func TestCommentsOfABatchAreInOrder(t *testing.T) {
 	}
 }
 
-func TestIngestIsTheHostsAlone(t *testing.T) {
+func TestOnlyTheHostApplicationCanIngest(t *testing.T) {
 	a := newAPI(t)
 	got := a.askAs("bob", ingestQuery, map[string]any{"events": []event{expandEvent(helloPostEvent("user:alice"))}})
 	if got.code() != services.Forbidden {
@@ -328,7 +328,7 @@ func TestTheDeadlineOfABatchGrowsWithItsEvents(t *testing.T) {
 }
 
 // A batch that waits in vain for a SQLite file that another process has locked gets errors that advise to send fewer events.
-func TestABatchOnALockedFileIsToldToSendFewer(t *testing.T) {
+func TestABatchOnALockedFileIsAdvisedToSendFewerEvents(t *testing.T) {
 	url := sqltest.SQLite(t)
 	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded"}), 3, 5)
 	sqltest.LockSQLiteFile(t, url)

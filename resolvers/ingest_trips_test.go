@@ -307,7 +307,7 @@ func TestRoundTripsOfABatch(t *testing.T) {
 
 // A batch on PostgreSQL, whose events go out together, has the same result as on SQLite, where they run one by one. Few people
 // act on few objects, so that many events of a batch concern the same objects.
-func TestABatchIsAsItsEventsOneByOne(t *testing.T) {
+func TestABatchEqualsItsEventsOneByOne(t *testing.T) {
 	const people, batch = 5, 70
 	for seed := range uint64(histories.ShortOrFull(t, 2, 4)) {
 		one := newAPIOn(t, fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"}), 3, 5)

@@ -82,7 +82,7 @@ func TestOperationsAreChargedToTheirBudgets(t *testing.T) {
 
 // For each field of a mutation, a part of the cost is free. The rest of the cost of its payload is charged like a query, so that no
 // client reads by mutations.
-func TestAMutationPaysForItsPayload(t *testing.T) {
+func TestAMutationIsChargedForItsPayload(t *testing.T) {
 	const seen = `markLiveBoardSeen(input: {}) { viewer { homeFeed { edges { node { id } } } } }`
 	for name, test := range map[string]struct {
 		ctx  context.Context

@@ -55,7 +55,7 @@ func TestOneTo100Nodes(t *testing.T) {
 	}
 }
 
-func TestAnIDThatIsNoneIsInvalid(t *testing.T) {
+func TestMalformedIDsAreInvalid(t *testing.T) {
 	a := newAPI(t)
 	for _, id := range []string{"", "bob", "user:", "user:a b", "post:x", "post:ZZZZZZZZZZZZZ", "picture:1", ":", "user:" + strings.Repeat("a", 129)} {
 		if got := a.askAs("bob", nodesQuery, map[string]any{"ids": []string{"user:bob", id}}); got.code() != services.Invalid {

@@ -30,7 +30,7 @@ func TestNotificationsOfABatchAreInItsOrder(t *testing.T) {
 
 // A mark up to the upTo of the first notification of a list covers the whole list, also notifications that arrived later and are
 // listed below it.
-func TestTheUpToOfTheFirstItemCoversTheList(t *testing.T) {
+func TestAMarkUpToTheFirstItemCoversTheList(t *testing.T) {
 	a := newAPI(t)
 	posts := []string{a.publishPost("alice"), a.publishPost("alice")}
 	a.RunAllJobs(a.Fanout)

@@ -91,7 +91,7 @@ func (a *testAPI) notifyInEachCategory() (post, comment string) {
 	return post, comment
 }
 
-func TestOneOfEachCategory(t *testing.T) {
+func TestEachCategoryIsListedAndFiltered(t *testing.T) {
 	a := newAPI(t)
 	post, comment := a.notifyInEachCategory()
 	a.wantNotifications("alice", "four things", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")

@@ -299,7 +299,7 @@ func (s *operationTester) beginErasure(key string) {
 }
 
 // An event of a batch can name objects of earlier events, and not of later ones. Sent again, the batch answers the same.
-func TestABatchWithKeysRefusesWhatComesLater(t *testing.T) {
+func TestAnEventCannotNameObjectsOfLaterEvents(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)
 		like := func(ref string) event {

@@ -113,7 +113,7 @@ func TestKeysOfImportsAreRefs(t *testing.T) {
 }
 
 // A line whose key is the ref of an object from ingest finds that object, if it has the same type.
-func TestImportsMeetObjectsOfIngest(t *testing.T) {
+func TestAnImportFindsObjectsOfIngestByRef(t *testing.T) {
 	a := newAPI(t)
 	for i, o := range a.importedObjects() {
 		if o.createEvent == nil {

@@ -72,7 +72,7 @@ func codeOrNil(code services.Code) any {
 }
 
 // In one request, an event that refers to the object of an earlier event is applied after it, also in a chain of such events.
-func TestCommitsOfEventsThatNameEachOther(t *testing.T) {
+func TestEventsAreAppliedAfterTheEventsTheyName(t *testing.T) {
 	set := func(ref, parent string) event {
 		input := event{"as": "user:alice", "body": "b", "ref": ref}
 		if parent != "" {

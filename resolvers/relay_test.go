@@ -135,7 +135,7 @@ func TestARelayThatCannotShowAChangeEnds(t *testing.T) {
 
 // A change that the client has is skipped until an event was shown. It is skipped even after a change that could not be shown,
 // because the client did not get that one.
-func TestAKnownChangeIsSkippedUntilAnEventIsShown(t *testing.T) {
+func TestAChangeThatTheClientHasIsSkipped(t *testing.T) {
 	runWithRelay(t, func(change int) bool { return change == 1 }, func(r *testRelay) {
 		r.changes <- 1
 		r.wantNoEvent()
@@ -152,7 +152,7 @@ func TestAKnownChangeIsSkippedUntilAnEventIsShown(t *testing.T) {
 }
 
 // A change whose event panics is skipped, and the log has the stack. It is not tried again, because it would panic again.
-func TestAPanicSkipsAnEvent(t *testing.T) {
+func TestAChangeWhoseEventPanicsIsSkipped(t *testing.T) {
 	runWithRelay(t, knowsNoChange, func(r *testRelay) {
 		panicked := services.NewPanicError("while it is shown")
 		r.errorOfEachTry.Store(&panicked)

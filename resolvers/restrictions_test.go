@@ -121,7 +121,7 @@ func TestMutesUntilATime(t *testing.T) {
 }
 
 // An event can set each restriction, with the same errors as the mutation.
-func TestRestrictionsAsEvents(t *testing.T) {
+func TestEventsSetEveryRestriction(t *testing.T) {
 	a := newAPI(t)
 	on := func(verb, as, user string) event {
 		return event{verb: event{"as": "user:" + as, "userId": "user:" + user}}

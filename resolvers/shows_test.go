@@ -226,7 +226,7 @@ func TestIngestOfShows(t *testing.T) {
 
 // A session freezes a show's status and times on the edge. The node of the edge is the show as it is now, equal to node() by its
 // ID. Both hold with and without the fields of reminders.
-func TestASessionFreezesTheEdgeAndNotTheShow(t *testing.T) {
+func TestASessionFreezesTheEdgeButNotItsNode(t *testing.T) {
 	a := newAPI(t)
 	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)
 	began := a.Clock.Now()

@@ -83,7 +83,7 @@ func TestIDsOfThePresentAndOfThePastDiffer(t *testing.T) {
 }
 
 // RaiseAbove returns an ID that is greater than the IDs of a table, and keeps the node's bits.
-func TestAnIDAfterATakenOne(t *testing.T) {
+func TestRaiseAboveReturnsAGreaterIDOfTheNode(t *testing.T) {
 	const first = PostID(5) << idLowBits
 	for _, c := range []struct{ id, taken, want PostID }{
 		{first | 7, 0, first | 7},

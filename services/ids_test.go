@@ -65,7 +65,7 @@ func TestPostIDTime(t *testing.T) {
 	}
 }
 
-func TestIDsRiseWhenTheClockDoesNot(t *testing.T) {
+func TestIDsRiseWhenTheClockStandsStillOrFallsBack(t *testing.T) {
 	start := time.UnixMilli(1_800_000_000_000)
 	clock := &manualClock{now: start}
 	ids := NewIDClock(clock, 1023)
@@ -120,7 +120,7 @@ func TestIDsAreUniqueUnderConcurrency(t *testing.T) {
 }
 
 // After an ID of another node was observed, new IDs are greater, unless that ID is more than a day ahead.
-func TestObserve(t *testing.T) {
+func TestIDsRiseAboveAnObservedID(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_000)
 	clock := &manualClock{now: now}
 	ids := NewIDClock(clock, 1)
@@ -138,7 +138,7 @@ func TestObserve(t *testing.T) {
 
 // A node whose clock is off makes the IDs that the database's clock would give, and they still rise. Its time never falls behind
 // an ID that it has made or seen.
-func TestIDsGoByTheClockOfTheDatabase(t *testing.T) {
+func TestIDsUseTheClockOfTheDatabase(t *testing.T) {
 	real := time.UnixMilli(1_800_000_000_000)
 	clock := &manualClock{now: real.Add(time.Hour)}
 	ids := NewIDClock(clock, 1)
@@ -196,7 +196,7 @@ func TestQuoteShortensLongText(t *testing.T) {
 }
 
 // The first positions of users with neighbouring IDs, at one moment, are far apart.
-func TestFirstPositionsDiffer(t *testing.T) {
+func TestFirstPositionsOfNeighbouringUsersDiffer(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	places := map[PostID]UserID{}
 	for user := UserID(1); user <= 1000; user++ {

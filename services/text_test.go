@@ -29,7 +29,7 @@ func TestCheckUnicode(t *testing.T) {
 }
 
 // A JSON text of any UTF-16 units is refused exactly if the decoder would replace half a character.
-func TestInvalidTextIsRefusedNotReplaced(t *testing.T) {
+func TestHalfASurrogatePairIsRefusedNotReplaced(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		units := rapid.SliceOf(rapid.SampledFrom([]uint16{'a', '\\', '"', 0xd83d, 0xde00, 0xd800, 0xdfff, 0xfffd, 0xe9})).Draw(t, "units")
 		var escaped strings.Builder
@@ -62,7 +62,7 @@ func TestInvalidTextIsRefusedNotReplaced(t *testing.T) {
 }
 
 // The first millisecond of the year 1 means no time, however a text writes it: times are stored and shown without what is below.
-func TestTimesThatMeanNone(t *testing.T) {
+func TestTheFirstMillisecondOfYear1IsNoTime(t *testing.T) {
 	for text, is := range map[string]bool{
 		"0001-01-01T00:00:00Z": false, "0001-01-01T00:00:00.0005Z": false, "0001-01-01T00:00:00.0000001Z": false, "0001-01-01T01:00:00.000999+01:00": false,
 		"0001-01-01T00:00:00.001Z": true, "0001-01-01T00:00:01Z": true, "1970-01-01T00:00:00Z": true, "2026-01-31T09:30:00.0004+02:00": true,

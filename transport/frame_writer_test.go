@@ -108,7 +108,7 @@ func TestCloseFrames(t *testing.T) {
 }
 
 // After a close frame, or after a part of a frame, every write is refused.
-func TestNothingFollowsTheLastFrame(t *testing.T) {
+func TestNoWriteSucceedsAfterACloseOrPartialFrame(t *testing.T) {
 	for name, test := range map[string]struct {
 		most int // of recordingConn.maxWriteBytes
 		end  func(w *frameWriter) error

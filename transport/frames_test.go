@@ -121,7 +121,7 @@ func TestFramesAreReadAsTheyWereSent(t *testing.T) {
 }
 
 // Reading any bytes ends in an error. It takes memory for the bytes that arrived and not for an announced length.
-func TestAnyBytesEndInAnError(t *testing.T) {
+func TestReadingArbitraryBytesEndsInAnError(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sent := rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "bytes")
 		if len(sent) > 1 && rapid.Bool().Draw(t, "likely") {

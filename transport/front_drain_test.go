@@ -50,7 +50,7 @@ func TestFrontDrains(t *testing.T) {
 
 // A front that hands all connections on drains them too. Here the schema is no HotSchema; a handler for tracing around the result
 // of Handler has the same effect.
-func TestFrontThatHandsEverythingOnDrainsToo(t *testing.T) {
+func TestFrontDrainsHandedOnConnections(t *testing.T) {
 	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.Schema = newTestSchema() })
 	kept := f.openKeepAliveConn()
 	if last, err := kept.ask(rawRequest(queryBody("{ who }"))); err != nil || last {
@@ -118,7 +118,7 @@ func (k *keepAliveConn) ask(text string) (last bool, err error) {
 
 // A proxy keeps connections and cannot repeat a POST, so no connection may be closed during a request. In a drain, each kind of
 // answer says that its connection ends, and idle and new connections stay open for one more request.
-func TestFrontEndsConnectionsWithAnAnswer(t *testing.T) {
+func TestFrontClosesDrainingConnectionsAfterAnAnswer(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	requests := map[string]string{
 		"hot":                rawRequest(queryBody("{ who }")),
@@ -171,7 +171,7 @@ func TestFrontEndsConnectionsWithAnAnswer(t *testing.T) {
 }
 
 // Connections that are idle for longer than the drain allows are closed, even if they become idle after closesIdleConns was set.
-func TestFrontClosesWhatStaysIdle(t *testing.T) {
+func TestFrontClosesIdleConnectionsDuringADrain(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	early, late := f.openKeepAliveConn(), f.openKeepAliveConn()
 	if _, err := early.ask(rawRequest(queryBody("{ who }"))); err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // After a request that the HTTP server answered, the front answers the next one on the same connection.
-func TestHandedConnectionsReturn(t *testing.T) {
+func TestHandedOnConnectionsReturnToTheFront(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	returned := 0
 	for _, one := range frontCases {
@@ -49,7 +49,7 @@ func TestHandedConnectionsReturn(t *testing.T) {
 
 // A connection without plain requests stays with the HTTP server for twice as many answers each time that it is handed on. After a
 // plain request it returns to the front after one answer again.
-func TestConnectionsHandedAgainReturnLater(t *testing.T) {
+func TestConnectionsWithoutPlainRequestsReturnLater(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	k := f.openKeepAliveConn()
 	returned := func() bool {
@@ -114,7 +114,7 @@ func (f *fakeHandedConn) answerAsServer() {
 
 // A handed connection returns when the HTTP server, after the given number of answers, waits for a request and has read nothing
 // of it.
-func TestWhenHandedConnectionsReturn(t *testing.T) {
+func TestAHandedOnConnectionReturnsBetweenRequests(t *testing.T) {
 	const room = 64 // the size of the HTTP server's buffer
 	c := newFakeHandedConn(t, 2)
 	if err := c.readAsServer(room); err != nil {
@@ -157,7 +157,7 @@ func TestWhenHandedConnectionsReturn(t *testing.T) {
 
 // The HTTP server reads a byte to see whether the client is still there; in these tests that is a look. A byte that it finds
 // belongs to the next request, and goes to the front.
-func TestALookKeepsTheNextRequest(t *testing.T) {
+func TestAByteReadBetweenRequestsGoesToTheFront(t *testing.T) {
 	past := time.Unix(1, 0)
 	for name, early := range map[string]bool{"a look that is ended": false, "a look that was ended before it began": true} {
 		c := newFakeHandedConn(t, 1)
@@ -240,7 +240,7 @@ func TestALookKeepsTheNextRequest(t *testing.T) {
 var inAnHour = time.Now().Add(time.Hour)
 
 // Requests behind a handed one, sent at once or in pieces, are neither lost nor answered twice, wherever the pieces end.
-func TestRequestsBehindAHandedOne(t *testing.T) {
+func TestRequestsBehindAHandedOnOneAreAnsweredOnce(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	mutation, plain, get := rawRequest(queryBody(`mutation { set(text: "a") }`)), rawRequest(queryBody("{ who }")), rawRequest("", "GET /graphql?query={hello} HTTP/1.1", "-Content-Length")
 	for name, requests := range map[string][]string{
@@ -281,7 +281,7 @@ func (f *frontFixture) sendInPieces(requests []string, places []int) (answers []
 }
 
 // Connections that go back and forth between front and HTTP server are all closed when the server ends.
-func TestHandedConnectionsEndWithTheServer(t *testing.T) {
+func TestHandedOnConnectionsCloseWithTheServer(t *testing.T) {
 	for _, end := range []func(f *frontFixture) error{
 		func(f *frontFixture) error { return f.front.Close() },
 		func(f *frontFixture) error { f.front.Drain(0); return f.front.Shutdown(f.Context()) },

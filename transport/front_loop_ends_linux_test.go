@@ -157,7 +157,7 @@ func countLoopRunners() int {
 }
 
 // Slow reads of a loop's data start further runners (goroutines of the loop), which end again. Idle connections are closed nevertheless.
-func TestRelievedRunnersEnd(t *testing.T) {
+func TestFurtherLoopRunnersEnd(t *testing.T) {
 	f := newFrontFixture(t, false, func(_ *Config, server *http.Server) { server.IdleTimeout = 5 * time.Second })
 	f.front.loops.loops = f.front.loops.loops[:1]
 	idle, first, second := f.openConnInLoop("idle"), f.openConnInLoop("first"), f.openConnInLoop("second")
@@ -208,7 +208,7 @@ func TestRelievedRunnersEnd(t *testing.T) {
 
 // A loopRunner may use the key of a connection that has left the loop for a goroutine of its own. The runner then gets no connection,
 // and closes none.
-func TestAStaleReportTakesNothing(t *testing.T) {
+func TestAStalePollKeyReturnsNoConnection(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	f.front.loops.loops = f.front.loops.loops[:1]
 	loop := f.front.loops.loops[0]

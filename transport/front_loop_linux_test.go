@@ -89,7 +89,7 @@ func (f *frontFixture) countJointRequests() *atomic.Int64 {
 	return &joint
 }
 
-func TestConnectionsWithOneKindOfRequestJoinALoop(t *testing.T) {
+func TestConnectionsWithRepeatedRequestsJoinALoop(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	joint := f.countJointRequests()
 	const conns, rounds = 24, 20
@@ -171,7 +171,7 @@ func TestRequestsThatAreNotPlainLeaveTheLoop(t *testing.T) {
 }
 
 // After a read that fills the buffer, epoll does not report the rest of the input again. The rest is answered nevertheless.
-func TestALoopReadsOnBehindAFullBuffer(t *testing.T) {
+func TestALoopReadsAllInputAfterAFullBuffer(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	full := rawRequest(queryBody("{ who }" + strings.Repeat(" ", frontBufferSize-len(whoRequest("alice")))))
 	for len(full) > frontBufferSize { // the length has more digits
@@ -191,7 +191,7 @@ func TestALoopReadsOnBehindAFullBuffer(t *testing.T) {
 }
 
 // If a remembered head announces fewer bytes than a remembered body behind it has, the loop does not take the two for one request.
-func TestALoopTrustsTheLengthOfABody(t *testing.T) {
+func TestALoopReadsABodyByItsContentLength(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	body := queryBody("{ who }")
 	short := fmt.Sprint("Content-Length: ", len(body)-1)
@@ -201,7 +201,7 @@ func TestALoopTrustsTheLengthOfABody(t *testing.T) {
 	f.expectAnswer(k, rawRequest(body, short), "400 ", "")
 }
 
-func TestALoopForgetsATokenThatNoLongerHolds(t *testing.T) {
+func TestALoopForgetsAnInvalidToken(t *testing.T) {
 	clock := &fixedClock{now: noon}
 	path := filepath.Join(t.TempDir(), "jwks.json")
 	if err := os.WriteFile(path, []byte(keySetJSON(ed25519JWK("e", ed25519PublicKey()))), 0o600); err != nil {
@@ -220,7 +220,7 @@ func TestALoopForgetsATokenThatNoLongerHolds(t *testing.T) {
 	f.expectAnswer(k, text, "401 ", "")
 }
 
-func TestAHotAnswerFuncAnswersWhatALoopCannot(t *testing.T) {
+func TestRequestsThatALoopCannotAnswerGoToHotAnswerFunc(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	for name, jointly := range map[string]func(context.Context, []JointRequest) bool{
 		"not ready": func(context.Context, []JointRequest) bool { return false },
@@ -256,7 +256,7 @@ func TestAHotAnswerFuncAnswersWhatALoopCannot(t *testing.T) {
 }
 
 // A request above a limit of Limits gets a 429 on a connection in a loop too. The connection then leaves the loop, and can join again.
-func TestALoopRefusesWhatIsTooMuch(t *testing.T) {
+func TestALoopAnswersRateLimitedRequestsWith429(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	for name, refused := range map[string]*atomic.Bool{"address": &f.limits.refuseAddress, "operation": &f.limits.refuseOperation} {
 		k := f.openConnInLoop("alice")
@@ -274,7 +274,7 @@ func TestALoopRefusesWhatIsTooMuch(t *testing.T) {
 }
 
 // The schema may set another function than the HotAnswerFunc for a request, for instance after Redis has just failed.
-func TestALoopUsesTheElseOfARequest(t *testing.T) {
+func TestALoopUsesTheFallbackThatTheSchemaSets(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	k := f.openConnInLoop("alice")
 	f.schema.setBeforeBatch(func(_ context.Context, requests []JointRequest) bool {
@@ -285,7 +285,7 @@ func TestALoopUsesTheElseOfARequest(t *testing.T) {
 }
 
 // Loops know no head that comes only once, such as one with a request ID: a connection with such heads does not join.
-func TestHeadsOfOneRequestStayAwayFromLoops(t *testing.T) {
+func TestConnectionsWithChangingHeadersDoNotJoinALoop(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	k := f.openKeepAliveConn()
 	for i := range 2 * minJointStreak {
@@ -297,7 +297,7 @@ func TestHeadsOfOneRequestStayAwayFromLoops(t *testing.T) {
 }
 
 // A client that reads nothing delays its own connection, and no other.
-func TestAClientThatDoesNotReadLeavesTheLoop(t *testing.T) {
+func TestAClientThatDoesNotReadDelaysNoOther(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	long := strings.Repeat("x", 3<<20)
 	slow, other := f.openConnInLoop("slow"), f.openConnInLoop("other")
@@ -322,7 +322,7 @@ func TestAClientThatDoesNotReadLeavesTheLoop(t *testing.T) {
 }
 
 // A slow read, for instance while Redis hangs, delays only its own batch. Another runner answers the other connections.
-func TestALoopIsRelieved(t *testing.T) {
+func TestASlowBatchDelaysOnlyItsOwnConnections(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	f.front.loops.loops = f.front.loops.loops[:1]
 	first, second := f.openConnInLoop("first"), f.openConnInLoop("second")

@@ -72,7 +72,7 @@ func TestFrontSurvivesAPanic(t *testing.T) {
 }
 
 // If the front panics after a part of an answer was written, it adds no 500 to that part.
-func TestFrontAddsNothingToAPartOfAnAnswer(t *testing.T) {
+func TestFrontAddsNothingToAPartialAnswer(t *testing.T) {
 	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.Log = discardLog })
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer listener.Close()

@@ -89,7 +89,7 @@ func TestFrontAnswersWhatComesDuringASlowOperation(t *testing.T) {
 }
 
 // A byte of a next request that watchClient has read goes to the HTTP server with the rest of that request.
-func TestFrontHandsOnTheByteThatItReadWhileItWatched(t *testing.T) {
+func TestFrontHandsOnAByteThatWatchClientRead(t *testing.T) {
 	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.OperationTimeout = 10 * watchClientAfter })
 	conn := must(net.Dial("tcp", f.frontAddress))
 	defer conn.Close()
@@ -113,7 +113,7 @@ func TestFrontHandsOnTheByteThatItReadWhileItWatched(t *testing.T) {
 }
 
 // A textCache stays within its bytes, and keeps what was used lately.
-func TestTextMemory(t *testing.T) {
+func TestTextCacheIsBoundedAndKeepsRecentTexts(t *testing.T) {
 	m := newTextCache[int](200)
 	text := func(i int) []byte { return fmt.Appendf(nil, "text %04d", i) } // 9 bytes
 	for i := range 50 {
@@ -152,7 +152,7 @@ func TestTextMemory(t *testing.T) {
 }
 
 // Bodies with variables are remembered, but not those with a text that hardly comes again: it would push out the others.
-func TestFrontRemembersBodiesThatComeAgain(t *testing.T) {
+func TestFrontRemembersOnlyRepeatableBodies(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	for body, remembered := range map[string]bool{
 		queryBody("{ who }"):                       true,

@@ -275,7 +275,7 @@ func TestFrontLeavesASlowRequestToTheServer(t *testing.T) {
 }
 
 // The front answers a request above a limit of Limits with the same 429 as the HTTP server.
-func TestFrontRefusesWhatIsTooMuch(t *testing.T) {
+func TestFrontAnswersRateLimitedRequestsWith429(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	text := rawRequest(queryBody("{ who }"))
 	for name, refused := range map[string]*atomic.Bool{"address": &f.limits.refuseAddress, "operation": &f.limits.refuseOperation} {
@@ -310,7 +310,7 @@ func TestFrontFallsBackToTheExecutor(t *testing.T) {
 	}
 }
 
-func TestFrontForgetsATokenThatNoLongerHolds(t *testing.T) {
+func TestFrontForgetsAnInvalidToken(t *testing.T) {
 	clock := &fixedClock{now: noon}
 	path := filepath.Join(t.TempDir(), "jwks.json")
 	keep := func(keys ...map[string]string) {

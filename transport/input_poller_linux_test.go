@@ -163,7 +163,7 @@ func TestInputPollerEndsWithItsLastWatch(t *testing.T) {
 
 // The number of a descriptor is used again as soon as its connection is closed. The old connection's watch is not told of the new
 // connection's input.
-func TestInputPollerTakesNoConnectionForAnother(t *testing.T) {
+func TestInputPollerIgnoresInputOfAReusedDescriptor(t *testing.T) {
 	e := newEpoll()
 	keep, _ := newTCPPair(t)
 	watchConn(t, e, keep) // keeps the goroutine
@@ -184,7 +184,7 @@ func TestInputPollerTakesNoConnectionForAnother(t *testing.T) {
 }
 
 // An inputPoller watches neither a connection in memory nor a closed one.
-func TestWhatCannotBeWatched(t *testing.T) {
+func TestInputPollerRefusesPipesAndClosedConnections(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer ours.Close()
 	defer theirs.Close()

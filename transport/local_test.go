@@ -72,7 +72,7 @@ func TestLocalOperationOfACallerWhoLeft(t *testing.T) {
 }
 
 // Data that does not fit the caller's value is an error, not a panic.
-func TestLocalAnswerThatDoesNotFit(t *testing.T) {
+func TestALocalAnswerOfAnotherTypeIsAnError(t *testing.T) {
 	var data struct{ Hello int }
 	if errs := newTestLocalExecutor(time.Minute).Do(t.Context(), `{hello}`, nil, &data); len(errs) != 1 || services.CodeOf(errs[0]) != services.Internal {
 		t.Error(errs)
@@ -80,7 +80,7 @@ func TestLocalAnswerThatDoesNotFit(t *testing.T) {
 }
 
 // The viewer keeps the subject of the token (its claim sub) while the host application acts for a user.
-func TestTheSubjectOfATokenStays(t *testing.T) {
+func TestActingForAUserKeepsTheTokensSubject(t *testing.T) {
 	identity, err := NewIdentity(t.Context(), IdentityConfig{Development: true})
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 )
 
 // variablesUsedAsNonNull finds each variable whose null would reach a place that takes none.
-func TestNeverNull(t *testing.T) {
+func TestVariablesUsedAsNonNullAreFound(t *testing.T) {
 	schema := gqlparser.MustLoadSchema(&ast.Source{Input: `
 		scalar JSON
 		directive @at(n: Int! = 1, in: In) repeatable on QUERY | FIELD | FRAGMENT_SPREAD | INLINE_FRAGMENT

@@ -10,7 +10,7 @@ import (
 )
 
 // A document with a number that the executor could not read is refused by validation: the executor would panic.
-func TestNumbersThatCannotBeRead(t *testing.T) {
+func TestUnreadableNumbersAreRefused(t *testing.T) {
 	const huge = "99999999999999999999"
 	schema := newTestSchema()
 	schema.schema = gqlparser.MustLoadSchema(&ast.Source{Input: `

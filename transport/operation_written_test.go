@@ -48,7 +48,7 @@ func TestEventsThatTheSchemaWrites(t *testing.T) {
 
 // A subscription whose events the schema writes frees its execution after the start: it lives for hours and asks for no
 // responses.
-func TestAWrittenSubscriptionKeepsNothingOfItsStart(t *testing.T) {
+func TestAWrittenSubscriptionFreesItsExecution(t *testing.T) {
 	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		c := w.openSocket("alice")
 		c.subscribe("1", "subscription { written }")

@@ -8,7 +8,7 @@ import (
 
 // A message that comes in parts must be complete within its time, even if pings come between the parts. Pings between
 // messages keep a socket open.
-func TestAnUnfinishedMessageIsCutOff(t *testing.T) {
+func TestAnIncompleteMessageIsCutOff(t *testing.T) {
 	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		idle, c := w.openSocket("bob"), w.openSocket("alice")
 		ping, first, more := []byte{0x89, 0x80, 0, 0, 0, 0}, []byte{0x01, 0x81, 0, 0, 0, 0, '{'}, []byte{0x00, 0x81, 0, 0, 0, 0, ' '}

@@ -133,7 +133,7 @@ func TestAClientThatIgnoresTheCloseIsDisconnected(t *testing.T) {
 
 // If the timer of a socket fires while the close frame is being written, handleTimer does not cut the client off, because the client
 // has not read the reason yet.
-func TestATickDuringACloseCutsNobodyOff(t *testing.T) {
+func TestATimerDuringACloseCutsNoClientOff(t *testing.T) {
 	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		w.openSocket("alice")
 		for one := range w.sockets.openPeers {

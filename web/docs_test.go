@@ -33,7 +33,7 @@ func TestDocsAreServed(t *testing.T) {
 }
 
 // Every page is once in its own list of pages. Each English page is the previous page of its next page.
-func TestDocsLeadFromPageToPage(t *testing.T) {
+func TestDocsLinkEachPageToItsNext(t *testing.T) {
 	views := docsViews("")
 	if len(views) != len(docs.Pages()) {
 		t.Fatalf("%d pages of %d", len(views), len(docs.Pages()))

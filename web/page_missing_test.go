@@ -145,8 +145,8 @@ func TestPageWithoutStorage(t *testing.T) {
 	checkNoErrorsOrForeignRequests(t, tab, server.origin)
 }
 
-// TestLinks checks which operation and which person an address of the page leads to.
-func TestLinks(t *testing.T) { runAtEachPageSize(t, checkLinksToOperations) }
+// TestLinksOpenTheirOperationAndPerson checks which operation and which person an address of the page leads to.
+func TestLinksOpenTheirOperationAndPerson(t *testing.T) { runAtEachPageSize(t, checkLinksToOperations) }
 
 // checkLinksToOperations opens addresses that lead to an operation, to somebody or to nothing, and an address that the page made
 // itself.
@@ -205,8 +205,8 @@ func checkLinksToOperations(t *testing.T, server *stubServer, tab context.Contex
 	checkNoErrorsOrForeignRequests(t, tab, server.origin)
 }
 
-// TestKeysAlone checks that a person can find an operation, write, run, watch and stop it with the keyboard alone.
-func TestKeysAlone(t *testing.T) { runAtEachPageSize(t, checkKeyboardOnlyUse) }
+// TestPageWorksWithTheKeyboardAlone checks that a person can find an operation, write, run, watch and stop it with the keyboard alone.
+func TestPageWorksWithTheKeyboardAlone(t *testing.T) { runAtEachPageSize(t, checkKeyboardOnlyUse) }
 
 // checkKeyboardOnlyUse opens the menu, runs and watches a subscription and stops it by keys alone, on a page of one size.
 func checkKeyboardOnlyUse(t *testing.T, server *stubServer, tab context.Context) {

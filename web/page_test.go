@@ -224,7 +224,7 @@ func TestOperationOpensWhileAnEditIsTakenIn(t *testing.T) {
 }
 
 // Operations run as the person that is chosen on the page, in each tab of the browser separately.
-func TestPersonInTheBrowser(t *testing.T) {
+func TestOperationsRunAsTheChosenPerson(t *testing.T) {
 	t.Parallel()
 	server, first := openPage(t)
 	runs := func(t *testing.T, tab context.Context, authorization string) {

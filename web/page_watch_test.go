@@ -11,8 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestWatchesGoOn tests watches: subscriptions that were run in GraphiQL, each of which shows its events in a pane.
-func TestWatchesGoOn(t *testing.T) { runAtEachPageSize(t, checkSubscriptionsContinue) }
+// TestWatchesContinueOverTabsPersonsAndReloads tests watches: subscriptions that were run in GraphiQL, each of
+// which shows its events in a pane.
+func TestWatchesContinueOverTabsPersonsAndReloads(t *testing.T) {
+	runAtEachPageSize(t, checkSubscriptionsContinue)
+}
 
 // checkSubscriptionsContinue runs subscriptions. It checks that their events go on arriving while tabs and persons change, and after a
 // reload.

@@ -93,7 +93,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-func TestPageOfProductionOffersNobody(t *testing.T) {
+func TestPageOfProductionOffersNoDevelopmentUsers(t *testing.T) {
 	page := string(readBody(t, sendRequest(t, GraphiQL(GraphiQLConfig{}), http.MethodGet, "/graphiql")))
 	for _, absent := range []string{"development", "alice", "dev:", `introspection="true"`} {
 		if strings.Contains(page, absent) {
@@ -203,8 +203,8 @@ func checkConditionalRequests(t *testing.T, handler http.Handler, path, plainTag
 	}
 }
 
-// TestAddresses checks the status of the handler for addresses that it serves and for others.
-func TestAddresses(t *testing.T) {
+// TestGraphiQLAnswersOnlyItsAddresses checks the status of the handler for addresses that it serves and for others.
+func TestGraphiQLAnswersOnlyItsAddresses(t *testing.T) {
 	handler := GraphiQL(GraphiQLConfig{})
 	known := embeddedAssets()["favicon.svg"].path()
 	for _, test := range []struct {

@@ -100,7 +100,7 @@ func TestTheFilesOfAReleaseExist(t *testing.T) {
 	}
 }
 
-func TestAReleaseOfNothingIsRefused(t *testing.T) {
+func TestAReleaseOfAWrongVersionOrPlatformIsRefused(t *testing.T) {
 	t.Chdir("../..")
 	for _, c := range []struct{ version, only, want string }{
 		{"v1; rm", "", "is not a version"}, {"../v1", "", "is not a version"}, {"v1", "plan9/amd64", "linux/amd64"},

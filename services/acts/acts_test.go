@@ -136,7 +136,7 @@ func TestTheOutcomeIsWrittenForACallerWhoIsGone(t *testing.T) {
 }
 
 // An act that cannot be recorded is not done.
-func TestAnActThatCannotBeKeptIsNotDone(t *testing.T) {
+func TestAnActThatCannotBeRecordedIsNotDone(t *testing.T) {
 	eachEngine(t, func(k testService) {
 		if err := k.Close(); err != nil {
 			t.Fatal(err)
@@ -152,7 +152,7 @@ func TestAnActThatCannotBeKeptIsNotDone(t *testing.T) {
 }
 
 // An act is recorded whatever its text is: characters that an engine refuses are replaced, and long texts are cut.
-func TestAnyTextCanBeKept(t *testing.T) {
+func TestActsWithAnyTextAreRecorded(t *testing.T) {
 	eachEngine(t, func(k testService) {
 		for text, want := range map[string]string{
 			"a\x00b": "a\uFFFDb", "a\xffb": "a\uFFFDb", "日本": "日本", "'; DROP TABLE acts; --": "'; DROP TABLE acts; --",
@@ -197,7 +197,7 @@ func TestAnObjectThatAnActMakesIsItsTarget(t *testing.T) {
 }
 
 // The pages of the list have no gap and no overlap, the newest act first.
-func TestListOfActs(t *testing.T) {
+func TestPagesOfActsHaveNoGapOrOverlap(t *testing.T) {
 	eachEngine(t, func(k testService) {
 		for _, action := range []string{"a", "b", "c", "d", "e"} {
 			if err := k.Do(k.Ctx, Act{Action: action}, func(context.Context) error { return nil }); err != nil {
@@ -246,7 +246,7 @@ func TestOldActsAreDropped(t *testing.T) {
 
 // An act on a user who does not exist, for example after an erasure, keeps no name. An act under way whose user is erased
 // meanwhile keeps no name either.
-func TestAnActOnNobodyHasNoName(t *testing.T) {
+func TestActsOnMissingUsersKeepNoName(t *testing.T) {
 	eachEngine(t, func(k testService) {
 		missing := services.Errorf(services.NotFound, "no")
 		for _, c := range []struct {
@@ -274,7 +274,7 @@ func TestAnActOnNobodyHasNoName(t *testing.T) {
 }
 
 // The acts on an erased user stay, but without the name. Acts on other users keep the name.
-func TestForgetTarget(t *testing.T) {
+func TestForgetTargetRemovesTheNameFromActs(t *testing.T) {
 	eachEngine(t, func(k testService) {
 		for _, target := range []string{"user:bob", "user:bo", "user:bob"} {
 			if err := k.Do(k.Ctx, Act{Action: "recountBadges", Target: target}, func(context.Context) error { return nil }); err != nil {

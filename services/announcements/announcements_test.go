@@ -226,7 +226,7 @@ func TestARepeatedPublishPublishesOnce(t *testing.T) {
 }
 
 // A user who was away for 30 days is treated as new, even if the first sign of their return is a mark.
-func TestAUserBackAfter30DaysIsNew(t *testing.T) {
+func TestAUserWhoReturnsAfter30DaysIsTreatedAsNew(t *testing.T) {
 	eachEnginePair(t, func(t *testing.T, n node) {
 		users := n.MakeUsers(3)
 		reads, marks, swept := users[0], users[1], users[2]

@@ -67,7 +67,7 @@ func TestDotsAreRaisedAndCleared(t *testing.T) {
 }
 
 // A clear changes something if the dot was raised after the last clear and after the user's first visit.
-func TestAClearOfADarkDotChangesNothing(t *testing.T) {
+func TestClearingADotThatIsNotLitChangesNothing(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		cleared := func(user services.UserID) (changed bool) {
 			b.write(func(tx *sql.Tx) (err error) { _, changed, err = clearDot(b.Ctx, tx, user, "shop"); return err })
@@ -103,7 +103,7 @@ func TestDotsAreBounded(t *testing.T) {
 	})
 }
 
-func TestSegmentsGetABitEach(t *testing.T) {
+func TestEachSegmentGetsItsOwnBit(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		sqltest.Equal(b.T, b.ensureSegmentBits(), Segments(0))
 		sqltest.Equal(b.T, b.ensureSegmentBits("beta"), Segments(1))
@@ -119,7 +119,7 @@ func TestSegmentsGetABitEach(t *testing.T) {
 }
 
 // Concurrent callers that name new segments give each name one bit, and no bit twice.
-func TestSegmentsNamedAtOnceGetABitEach(t *testing.T) {
+func TestSegmentsNamedConcurrentlyGetTheirOwnBits(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		var all sync.WaitGroup
 		got := make([]Segments, 8)

@@ -85,7 +85,7 @@ func TestStampsAlwaysRise(t *testing.T) {
 }
 
 // Stamps are committed in their order: a reader who has read up to a stamp never finds a smaller stamp later.
-func TestStampsAppearInTheirOrder(t *testing.T) {
+func TestStampsAreCommittedInTheirOrder(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		const writers, raises = 6, 20
 		var all sync.WaitGroup

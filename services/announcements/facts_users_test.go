@@ -60,7 +60,7 @@ func (b *testStore) markAnnouncementsRead(user services.UserID, position uint64)
 	return n
 }
 
-func TestNewUsersStartAtTheEnd(t *testing.T) {
+func TestNewUsersHaveNothingUnread(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		user := b.MakeUsers("alice")[0]
 		version := uint64(b.Clock.Now().UnixMicro())

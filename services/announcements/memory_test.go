@@ -104,7 +104,7 @@ func listedAnnouncement(id services.PostID, ends time.Duration) Announcement {
 	return a
 }
 
-func TestAnnouncementsEndInMemory(t *testing.T) {
+func TestCachedAnnouncementsEndWithoutARead(t *testing.T) {
 	e := &fakeSQL{}
 	e.sharedFacts = Facts{ReadAt: noon, LogVersion: 7, EndedCount: 2, UnlistedEnds: []time.Time{noon.Add(2 * time.Hour)}, Announcements: []Announcement{listedAnnouncement(3, time.Minute), listedAnnouncement(2, 0), listedAnnouncement(1, time.Hour)}}
 	m := newMemoryWithLog(e)
@@ -160,7 +160,7 @@ func TestALateChangeRaisesTheSequence(t *testing.T) {
 
 // The state depends on the time of the request. A node whose clock was set back gives the earlier state a new sequence, greater
 // than all before, because clients drop states that are not newer.
-func TestMemoryHoldsWhenTheClockIsSetBack(t *testing.T) {
+func TestSequencesRiseWhenTheClockIsSetBack(t *testing.T) {
 	e := &fakeSQL{}
 	e.sharedFacts = Facts{ReadAt: noon, LastChangeStamp: 5, LogVersion: 3, EndedCount: 1}
 	m := newMemoryWithLog(e)
@@ -262,7 +262,7 @@ func TestTextsAreReadOnce(t *testing.T) {
 // Facts change at random, also the ends of past announcements, and reach two nodes late and repeatedly, while announcements end.
 // On each node the sequence never falls and stands for one state. Once both nodes know all facts, the sequence is the same on
 // both.
-func TestOneVersionIsOneState(t *testing.T) {
+func TestEachSequenceStandsForOneState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := &fakeSQL{}
 		nodes := []*memoryWithLog{newMemoryWithLog(e), newMemoryWithLog(e)}

@@ -35,7 +35,7 @@ func TestDotsAreLitForTheirTargets(t *testing.T) {
 	}
 }
 
-func TestAnnouncementsAreOverFromTheirEndOn(t *testing.T) {
+func TestAnnouncementsEndAtTheirEndTime(t *testing.T) {
 	end := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	a := Announcement{EndsAt: end}
 	if a.isOverAt(end.Add(-1)) || !a.isOverAt(end) || (Announcement{}).isOverAt(end) {

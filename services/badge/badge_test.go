@@ -172,7 +172,7 @@ func TestWithoutRedisTheCountsAreTheSameAndStale(t *testing.T) {
 }
 
 // A feed with more new posts than it keeps gives the same count from SQL as from Redis, except for the precision.
-func TestMoreThanAFeedKeepsIsCappedInSQLToo(t *testing.T) {
+func TestSQLCapsTheFeedCountAsRedisDoes(t *testing.T) {
 	n := redisServerNode(t)
 	users := n.MakeUsers(2)
 	n.Follow(users[0], users[1])
@@ -271,7 +271,7 @@ func TestVisitsAreWrittenOnceADay(t *testing.T) {
 
 // A visit extends the lifetime of the user's keys, but not beyond the time for which the user counts as active: fan-out must push
 // to every user with keys.
-func TestKeysDoNotOutliveBeingActive(t *testing.T) {
+func TestKeysExpireBeforeTheirUserIsInactive(t *testing.T) {
 	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(1)
 	n.Clock.Advance(day)

@@ -344,7 +344,7 @@ func TestAgedBadgesAreOneRoundTrip(t *testing.T) {
 }
 
 // Once a message has left the count, the next one to leave is found among all conversations.
-func TestMessagesLeaveTheCountOneByOne(t *testing.T) {
+func TestMessagesOfAllConversationsExpireOneByOne(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceConversations: 2}
 	m := newExpiryModel(newLongShowNode(fanouttest.New(t, fanouttest.Options{Projector: withExpiry(ages)})))
 	for i, room := range []int{0, 0, 1} {

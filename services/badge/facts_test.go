@@ -25,7 +25,7 @@ import (
 	"tidings/tests/histories"
 )
 
-func TestGroupsAreOfNearlyOneSize(t *testing.T) {
+func TestCountingGroupsHaveNearlyEqualSizes(t *testing.T) {
 	for count, want := range map[int][]int{0: nil, 1: {1}, 2: {2}, 25: {25}, 26: {13, 13}, 51: {17, 17, 17}, 52: {18, 18, 16}, 100: {25, 25, 25, 25}} {
 		places, sizes, all := make([]int, count), []int(nil), []int{}
 		for i := range places {
@@ -238,7 +238,7 @@ func (s *statementCounter) takeCounts() map[string]int {
 }
 
 // A host application's read of a hundred users without documents is one round trip, and a statement of each kind for each group.
-func TestAHostsHundredUsersAreAFewStatements(t *testing.T) {
+func TestAHundredUsersWithoutDocumentsTakeAFewStatements(t *testing.T) {
 	statements := &statementCounter{runsByName: map[string]int{}}
 	fanouttest.EachEnginePairWith(t, fanouttest.Options{Trace: statements.countRun}, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
@@ -310,7 +310,7 @@ func TestWithoutRedisUsersAreCountedInGroups(t *testing.T) {
 
 // A row that cannot be read costs its own user one count, and the others in the group nothing. A source that hangs is missing
 // for the whole group, and costs no more than its own time limit.
-func TestAFailureOfOneUserLeavesTheGroup(t *testing.T) {
+func TestAnUnreadableRowFailsOnlyItsUser(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		author, damaged := n.newLikedAuthor(2)
@@ -350,7 +350,7 @@ func TestAFailureOfOneUserLeavesTheGroup(t *testing.T) {
 
 // While all slots are taken, the users of a group whose badges are remembered get these after a while. The other users wait
 // for a slot.
-func TestAGroupWaitsForThoseWithoutBadges(t *testing.T) {
+func TestUsersWithCachedBadgesDoNotWaitForASlot(t *testing.T) {
 	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(3)
 	stranger := n.MakeUsers(1)[0]

@@ -19,7 +19,7 @@ import (
 // An answer from SQL has a higher version than the document that was read before it, and a lower one than the same document read
 // after it. So a client that drops lower versions accepts the answer and then the document. This holds for a node that has shown
 // the document before, whatever its clock shows, and for one that has just started, if its clock is ahead of that of Redis.
-func TestTheExactDocumentPassesAFallback(t *testing.T) {
+func TestTheExactDocumentHasAHigherVersionThanAFallback(t *testing.T) {
 	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(2)
 	for _, ahead := range []time.Duration{0, 2000 * day} { // the node's clock is behind that of Redis, then ahead of it
@@ -117,7 +117,7 @@ func (n node) commitWithRedisUpdate(user services.UserID, update func(context.Co
 // The node raises the version of a document above the fallback version that it gave out, before anyone reads it, so that subscribers
 // accept the exact counts. If that node is gone, the version that the client returns with has the same effect. No client can raise a
 // document into the future.
-func TestDocumentsPassFallbackVersionsWithoutARead(t *testing.T) {
+func TestDocumentsAreRaisedAboveFallbackVersionsWithoutARead(t *testing.T) {
 	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(1)
 	n.Clock.Advance(2000 * day)

@@ -13,7 +13,7 @@ import (
 )
 
 // The mode of a follow decides which items count. The badges, their explanation, the digest and the facts agree on that.
-func TestModesDecideWhatIsExplainedAndDigested(t *testing.T) {
+func TestFollowModesApplyToExplanationAndDigest(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		reader, hosts, shows := n.newReaderOfHosts()
@@ -54,7 +54,7 @@ func TestModesDecideWhatIsExplainedAndDigested(t *testing.T) {
 
 // A recount finds a mode of a follow that follow_modes has but the follow's own row lacks. All other reads take the mode from
 // that row, so the host's shows still count.
-func TestARecountFindsTheModeOfAFollow(t *testing.T) {
+func TestARecountReadsTheFollowModeTable(t *testing.T) {
 	n := redisServerNode(t)
 	reader, hosts, shows := n.newReaderOfHosts()
 	livetest.StartShows(n.World, shows[:]...)

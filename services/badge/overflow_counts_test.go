@@ -130,7 +130,7 @@ func TestAPostThatWasNeverPushedLeavesTheCount(t *testing.T) {
 
 // An author hides their posts from a follower and shows them again before the job of the first change has run. When the job runs, all
 // posts are still in the inbox, so it finds nothing to change. A node that counted in between, without the author, counts again.
-func TestAnAuthorWhoIsHiddenForAMomentIsCountedAgain(t *testing.T) {
+func TestPostsOfABrieflyHiddenAuthorAreCountedAgain(t *testing.T) {
 	n := redisServerNode(t)
 	n.Service = n.newServiceWith(func(cfg *Config) { cfg.Caps = source.DisplayCaps{services.SourceHomeFeed: 999} })
 	reader, huge, small := n.newFollower()
@@ -320,7 +320,7 @@ func TestOwnPostsDoNotDisplaceOthersInTheDigest(t *testing.T) {
 }
 
 // The new posts beyond several readers' inboxes are counted by one statement, and each reader has their own count.
-func TestCountsBeyondListsAreMadeTogether(t *testing.T) {
+func TestPostsBeyondInboxesAreCountedInOneStatement(t *testing.T) {
 	statements := &statementCounter{runsByName: map[string]int{}}
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.SQLite(t), Trace: statements.countRun}))
 	author, readers := n.MakeUsers(1)[0], n.MakeUsers(3)

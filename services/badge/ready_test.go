@@ -86,7 +86,7 @@ func TestReadWithoutSQLOmitsUnreadyDocuments(t *testing.T) {
 
 // If a node has not cached what a count needs, ReadWithoutSQL does not return the badges: Read asks SQL, and other users do not wait for
 // it.
-func TestWhatNeedsSQLIsNotReady(t *testing.T) {
+func TestBadgesThatNeedSQLAreNotReady(t *testing.T) {
 	n := redisServerNode(t)
 	users := n.MakeUsers(4)
 	n.makeRoom(users[0], users[1], users[2], users[3])

@@ -58,7 +58,7 @@ func TestNotificationsExpireAfterSevenWholeDays(t *testing.T) {
 	}
 }
 
-func TestDaysLeaveOneByOne(t *testing.T) {
+func TestNotificationsExpireDayByDay(t *testing.T) {
 	document := documentWithUnseenLikes(noon, 100, 1, 2, 4, 8, 16, 32, 64, 128)
 	want := []int{255, 127, 63, 31, 15, 7, 3, 1, 0, 0}
 	for passed, value := range want {

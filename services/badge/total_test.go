@@ -51,7 +51,7 @@ func TestTheTotalHasWhatThePolicyLetsIn(t *testing.T) {
 }
 
 // A second sum leaves the badges as they are: they are summed again when counts turn STALE or UNKNOWN after rendering.
-func TestASecondSumChangesNothing(t *testing.T) {
+func TestSummingTotalsTwiceChangesNothing(t *testing.T) {
 	for _, key := range services.Sources {
 		document := documentWithUnreadItems(2, 3, 4, 5)
 		document.Policy.InTotalInverted = map[services.Source]bool{key: true}

@@ -199,7 +199,7 @@ func (n node) commitAnnouncementChange(t *rapid.T, a *readerScenario) {
 // Several nodes read several streams of facts: each stream in its own order, the streams in any order relative to each other, and a
 // node's own changes first. Some nodes restart. When nothing changes any more, every device shows the right state, whether it stayed at
 // one node or changed nodes. All nodes agree, also one that has just started.
-func TestEveryDeviceConverges(t *testing.T) {
+func TestDevicesOfAllNodesConverge(t *testing.T) {
 	n := redisServerNode(t)
 	histories.ReduceRapidChecks(t, 2)
 	rapid.Check(t, func(t *rapid.T) {

@@ -18,7 +18,7 @@ func (n *node) redisRoundTripsOfVisit(user services.UserID) int {
 }
 
 // A user who only sends mutations is active too: each day the first Visit does what a read does, and the others cost nothing.
-func TestAVisitReadsOnceADay(t *testing.T) {
+func TestOnlyTheFirstVisitOfADayReads(t *testing.T) {
 	n := redisServerNode(t)
 	author, reader := n.newLikedAuthor(0)
 	for today := range 3 {

@@ -59,7 +59,7 @@ func TestAStaleCopyIsNotKept(t *testing.T) {
 
 // Each hands over the values in the order of the keys, a key twice if it is asked for twice, and ends at the first value that is
 // missing or stale.
-func TestEachEndsAtTheFirstThatIsMissing(t *testing.T) {
+func TestEachStopsAtTheFirstMissingOrStaleValue(t *testing.T) {
 	m := newValueCache(10)
 	for i, key := range []string{"a", "b", "c", "d"} {
 		m.Keep(key, timedValue{i + 1})
@@ -124,7 +124,7 @@ func TestCacheEvictsBeyondItsCapacity(t *testing.T) {
 }
 
 // In any order of reads and changes, a cached value is never older than a reported change.
-func TestMemoryIsNeverBehindAChange(t *testing.T) {
+func TestACachedValueIsNeverOlderThanAReportedChange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newValueCache(4)
 		reported := 0

@@ -45,7 +45,7 @@ func TestAChangeIsReadAsItWasWritten(t *testing.T) {
 	})
 }
 
-func TestAnEntryThatIsNoneIsAnError(t *testing.T) {
+func TestAMalformedEntryIsAnError(t *testing.T) {
 	_, err := changelog.Parse[testPayload](changelog.Entry{Kind: "kind", Version: 3, Payload: []byte("{")})
 	if err == nil || !strings.Contains(err.Error(), "entry 3 of the log kind") {
 		t.Errorf("a broken entry was read: %v", err)

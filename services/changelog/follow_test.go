@@ -341,7 +341,7 @@ func TestMemoryIsTheLogAfterEveryHistory(t *testing.T) {
 }
 
 // A kind that panics is loaded anew, and neither it nor a poll task that panics keeps the others from going on.
-func TestAPanicLeavesTheOtherKinds(t *testing.T) {
+func TestAPanickingKindDoesNotStopTheOthers(t *testing.T) {
 	s, bad, good := &fakeLog{}, &logKeyCache{}, &logKeyCache{}
 	f := newFollower(s)
 	kind := bad.kind(s, "a")
@@ -372,7 +372,7 @@ func TestAPanicLeavesTheOtherKinds(t *testing.T) {
 }
 
 // A loop beside the log that panics begins again.
-func TestALoopBesideTheLogBeginsAgain(t *testing.T) {
+func TestARegisteredLoopThatPanicsRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollower(&fakeLog{})
 		runs := 0

@@ -30,7 +30,7 @@ func TestAKindIsRegisteredOnce(t *testing.T) {
 
 // If a kind cannot be read or a poll task fails, the other kinds are still read and the other tasks still run. The error names what
 // failed.
-func TestAFailureConcernsItsOwnKind(t *testing.T) {
+func TestAFailingKindDoesNotStopTheOthers(t *testing.T) {
 	s, l := &fakeLog{}, &logKeyCache{}
 	f := newFollower(s)
 	broken := errors.New("broken")

@@ -15,7 +15,7 @@ func constantKey(key string) func(int) string { return func(int) string { return
 
 // A change that comes too soon after a notification waits for a timer: one that is set already, or a new one. The timer notifies the
 // change, which does not wait for a further change.
-func TestNoChangeWaitsForTheNextOne(t *testing.T) {
+func TestAChangeSoonAfterANotificationIsNotifiedByATimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollower(&fakeLog{})
 		var mu sync.Mutex

@@ -128,7 +128,7 @@ func TestALateStateReplacesNoNewerOne(t *testing.T) {
 }
 
 // A conversation changes its way of counting while people talk in it and read, and no count shows it.
-func TestTheWayOfCountingChangesWhilePeopleTalk(t *testing.T) {
+func TestNoCountShowsAChangeOfTheCountingWay(t *testing.T) {
 	for name, options := range map[string]fanouttest.Options{"embedded": {RedisURL: "embedded"}, "redis": {}} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(fanouttest.New(t, options), func(c *Config) { c.MaxLoadCountedOnWrite = 12 })
@@ -164,7 +164,7 @@ func TestTheWayOfCountingChangesWhilePeopleTalk(t *testing.T) {
 
 // When a conversation is to be counted when read, a flag is written to each member in turn. Until all members have it, each
 // message is still projected to every member.
-func TestMessagesAreProjectedUntilAllHaveTheFlag(t *testing.T) {
+func TestMessagesAreProjectedUntilAllMembersCountOnRead(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MaxLoadCountedOnWrite = 12 })
 	users := n.MakeUsers(3)
 	group := n.createConversation(Room, users...)
@@ -257,7 +257,7 @@ func TestALargeConversationIsCountedWhenRead(t *testing.T) {
 	n.wantCounts("left", users[2], 0, 0)
 }
 
-func TestMutedMentionsMayBeMutedToo(t *testing.T) {
+func TestMuteMentionsMutesMentionsToo(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MuteMentions = true })
 	users := n.MakeUsers(2)
 	group := n.createConversation(Group, users...)

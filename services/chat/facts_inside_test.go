@@ -160,7 +160,7 @@ func TestALeaseEndsAtItsTime(t *testing.T) {
 }
 
 // The renewal of a lease does not change the member's row.
-func TestRenewingChangesNothingElse(t *testing.T) {
+func TestRenewingALeaseKeepsTheMembersVersion(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		i.enter("phone", time.Minute)
@@ -180,7 +180,7 @@ func TestRenewingChangesNothingElse(t *testing.T) {
 }
 
 // A user marks messages unread after their lease has expired and before the expiry is processed: the messages stay unread.
-func TestAnEndedLeaseDoesNotUndoAMark(t *testing.T) {
+func TestAnEndedLeaseDoesNotUndoAMarkAsUnread(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		b.send(i.id, 1)
@@ -233,7 +233,7 @@ func TestMutingChangesTheStateOnce(t *testing.T) {
 }
 
 // Messages, marks and recalls come concurrently on shared rows: the stored counts equal a recount of the messages.
-func TestConcurrentHistoriesKeepTheArithmetic(t *testing.T) {
+func TestStoredCountsEqualARecountAfterConcurrentHistories(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		users := []services.UserID{1, 2, 3}
 		id := b.createGroup(users...)

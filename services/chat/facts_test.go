@@ -119,7 +119,7 @@ func TestMessagesAreReadByTheirIDs(t *testing.T) {
 }
 
 // A message counts as unread for every member except its author.
-func TestMessagesWaitForTheOthers(t *testing.T) {
+func TestAMessageIsUnreadForAllMembersButItsAuthor(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		id := b.createGroup(1, 2, 3)
 		first := b.send(id, 1, 2, 1, 9)
@@ -200,7 +200,7 @@ func TestARecallLowersTheCountOfUnreadMembers(t *testing.T) {
 	})
 }
 
-func TestMembersComeAndGo(t *testing.T) {
+func TestMembersAreAddedAndLeave(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		id := b.createGroup(1, 2)
 		b.send(id, 1)
@@ -267,7 +267,7 @@ func TestMembershipsOfOneUserAndOfTheActive(t *testing.T) {
 }
 
 // The states of several users, page by page, are the same as when each user is read alone. One user may be asked for twice.
-func TestMembershipsOfEachAreThoseOfOne(t *testing.T) {
+func TestMembershipsOfManyUsersEqualSingleReads(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.MakeUsers("a", "b", "c", "d")
 		for i := range 9 {
@@ -325,7 +325,7 @@ func TestConversationsAreListedByTheirLastMessage(t *testing.T) {
 
 // Of two changes of the way of counting that begin from the same state, only the first takes effect. MessagesPerMinute is the greater
 // count of this minute and the one before.
-func TestCountingWayChangesOnce(t *testing.T) {
+func TestOnlyOneOfTwoChangesOfTheCountingWayTakesEffect(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		id := b.createGroup(1, 2)
 		state := func() MemberState {

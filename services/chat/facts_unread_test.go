@@ -23,7 +23,7 @@ func (i conversationLeaseFixture) wantUnread(want int64) {
 
 // Leases that run when a user marks messages unread mark nothing read from then on: neither when they are renewed or end, nor when
 // the device leaves, even late.
-func TestALeaseDoesNotUndoAMark(t *testing.T) {
+func TestALeaseDoesNotUndoAMarkAsUnread(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		i.enter("laptop", time.Minute)
@@ -103,7 +103,7 @@ func TestAMarkAsUnreadEndsWhenAllIsRead(t *testing.T) {
 
 // A renewal and the end of a past visit are reported only after the user has marked messages unread: they mark nothing read. A past
 // visit of another device marks the messages read that were sent until its end.
-func TestAMarkAndVisitsOfThePast(t *testing.T) {
+func TestPastVisitsDoNotUndoALaterMarkAsUnread(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		start := b.Clock.Now().Add(time.Second).Truncate(time.Millisecond)

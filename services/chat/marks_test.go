@@ -135,7 +135,7 @@ func (n node) runDeviceCall(t *testing.T, user services.UserID, group services.C
 }
 
 // Unread messages before the marked one stay unread, with their mentions.
-func TestMarkUnreadOnlyAdds(t *testing.T) {
+func TestMarkUnreadKeepsEarlierUnreadMessages(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w, nil)
 		users := n.MakeUsers(2)
@@ -166,7 +166,7 @@ func TestMarkUnreadOnlyAdds(t *testing.T) {
 
 // A mark as unread stands until the user enters, writes or reads again, whatever becomes of the device that was inside when it was
 // made. The badge shows it in both ways of counting.
-func TestAMarkAsUnreadOutlivesAVisit(t *testing.T) {
+func TestAMarkAsUnreadStandsAfterADeviceLeaves(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w, func(c *Config) { c.MaxMembersCountedOnWrite = 2 })
 		users := n.MakeUsers(3)

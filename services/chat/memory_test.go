@@ -116,7 +116,7 @@ func (r *cachingNode) wantUnread(unread int, known bool, places ...services.Coun
 }
 
 // The last messages (heads) of conversations are read from SQL once, and each refresh keeps them current.
-func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
+func TestLastSequencesAreReadOnceAndFollowed(t *testing.T) {
 	r := newCachingNode(t)
 	r.setHeadInSQL(1, 10)
 	r.setHeadInSQL(2, 5)
@@ -192,7 +192,7 @@ func TestNotificationsOfAStreamAreThrottled(t *testing.T) {
 }
 
 // The last message of a stream is notified without any further event.
-func TestTheLastOfAStreamIsNotified(t *testing.T) {
+func TestTheLastMessageOfAStreamIsNotified(t *testing.T) {
 	e := newSQLStub()
 	e.heads = map[services.ConversationID]ConversationHead{1: {Conversation: 1}}
 	log := changelog.New(changelog.Config{Log: e, Logger: slog.New(slog.DiscardHandler)})

@@ -133,7 +133,7 @@ func TestFlagBeforeEnvironmentBeforeDefault(t *testing.T) {
 }
 
 // Every setting can be given by its flag and by its variable, and arrives in its field.
-func TestEverySettingArrives(t *testing.T) {
+func TestEverySettingSetsItsField(t *testing.T) {
 	given := map[string]string{
 		"listen": "localhost:0", "operations-listen": "localhost:0", "data": "d", "database": "sqlite:x.db", "redis": "embedded", "node": "n-1",
 		"jwt-secret": signingSecret, "jwt-public-key": "key.pem", "jwks": "https://id.example.com/jwks", "jwt-audience": "app", "jwt-issuer": "id",

@@ -60,7 +60,7 @@ func TestErase(t *testing.T) {
 }
 
 // The command waits until the erasure is done, for at most the given time, or until it is interrupted.
-func TestEraseWaits(t *testing.T) {
+func TestEraseWaitsUntilDoneOrTimeout(t *testing.T) {
 	db, err := sql.Open(t.Context(), sql.Config{URL: sqltest.SQLite(t)})
 	if err != nil {
 		t.Fatal(err)

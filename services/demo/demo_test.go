@@ -25,7 +25,7 @@ func scriptEvents(seed uint64, acts int) (past [][]event, events []event) {
 	return past, events
 }
 
-func TestOneSeedMakesOneWorld(t *testing.T) {
+func TestTheSameSeedMakesTheSameWorld(t *testing.T) {
 	past, acts := scriptEvents(7, 2000)
 	again, actsAgain := scriptEvents(7, 2000)
 	if diff := cmp.Diff(past, again); diff != "" {
@@ -41,7 +41,7 @@ func TestOneSeedMakesOneWorld(t *testing.T) {
 }
 
 // A visitor sees posts from days and from minutes ago, and the server gets the events in the order in which they happened.
-func TestThePastTookDays(t *testing.T) {
+func TestPastEventsSpanDaysInOrder(t *testing.T) {
 	past, acts := scriptEvents(Seed, 100)
 	last, posts := -fromNow(29*day), map[fromNow]bool{}
 	for _, events := range past {
@@ -171,7 +171,7 @@ func (c *eventCountingServer) takeEventCount() int {
 }
 
 // The people act as often as the configuration says. Acts that were missed during a pause or a suspension are not made up for.
-func TestThePaceIsKept(t *testing.T) {
+func TestActsPerMinuteAreKept(t *testing.T) {
 	for _, pace := range []int{0, 60, 600} {
 		server, clock := newEventCountingServer(t), &manualClock{time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)}
 		w := New(Config{URL: server.URL, Seed: Seed, ActsPerMinute: pace, Clock: clock, Log: slog.New(slog.DiscardHandler)})
@@ -212,7 +212,7 @@ func TestThePaceIsKept(t *testing.T) {
 }
 
 // A world that lives for weeks remembers what can still be acted on, and nothing else.
-func TestAnOldWorldForgets(t *testing.T) {
+func TestALongRunningWorldHasBoundedMemory(t *testing.T) {
 	server := newEventCountingServer(t)
 	w := New(Config{URL: server.URL, Seed: Seed, Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(w.host.close)
@@ -244,7 +244,7 @@ func TestAnOldWorldForgets(t *testing.T) {
 
 // The server commits each request before it answers, and the next request waits for the answer: the demo starts fast because there
 // are few requests.
-func TestThePastIsAFewRequests(t *testing.T) {
+func TestPastEventsAreSentInFewRequests(t *testing.T) {
 	server := newEventCountingServer(t)
 	w := New(Config{URL: server.URL, Seed: Seed, Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(w.host.close)

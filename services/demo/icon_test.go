@@ -143,7 +143,7 @@ func TestTheIconOutlivesFailures(t *testing.T) {
 }
 
 // A silent change causes no alert even if it has a cause. A change that is not newer than the icon leaves the icon unchanged.
-func TestTheIconTakesNoOldChangeAndNoSilentOneForAnAlert(t *testing.T) {
+func TestTheIconIgnoresOldChangesAndSilentAlerts(t *testing.T) {
 	s, w := newStreamAndWorld(t, changeJSON(viewerKey, "5", 5, ""))
 	defer w.WatchIcon()()
 	wantIcon(t, w, "5 5 silent true")

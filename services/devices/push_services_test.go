@@ -70,7 +70,7 @@ func TestAPushServiceThatIsDownGetsOneRequest(t *testing.T) {
 
 // Of many requests at once, the first failures show that a push service is down. The failures of the rest do not prolong its first
 // pause, unless the service asks for more.
-func TestFailuresAtOnceAreOneTrial(t *testing.T) {
+func TestConcurrentFailuresDoNotProlongTheFirstPause(t *testing.T) {
 	l, now := newPushServices(100), time.Now()
 	l.beginRequest("down", now)
 	l.endAnsweredRequest("down", true) // a proven service gets many requests at once

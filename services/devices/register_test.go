@@ -95,7 +95,7 @@ func TestRegisterRefuses(t *testing.T) {
 }
 
 // A browser belongs to the user who registered it last: the former user gets nothing there any more, and does not see it.
-func TestBrowserChangesItsUser(t *testing.T) {
+func TestABrowserBelongsToItsLastRegisteredUser(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
 		w := newDeviceWorld(b)
@@ -130,7 +130,7 @@ func TestBrowserChangesItsUser(t *testing.T) {
 
 // A stranger who knows an endpoint, without the keys that only the browser has, gets the same answers as for an endpoint that
 // nobody registered, and the user of the browser keeps getting their numbers.
-func TestEndpointAloneSaysNothing(t *testing.T) {
+func TestAnEndpointWithoutKeysRevealsNothing(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
 		w := newDeviceWorld(b)

@@ -21,7 +21,7 @@ var endLease = sql.AdHoc("the lease ends", `UPDATE device_readers SET until_us =
 
 // The number on the icon rises with an alert and falls in silence, down to 0. Each device of the user gets it, and no device of another
 // user.
-func TestNumberGoesUpAndDown(t *testing.T) {
+func TestIconRisesWithAnAlertAndFallsSilently(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
 		w := newDeviceWorld(b)
@@ -206,7 +206,7 @@ func TestOpenSocketsAlertAtOnceAfterTheClose(t *testing.T) {
 }
 
 // However many changes there are, a device gets one message for all changes that came while none was sent.
-func TestBurstIsOneMessage(t *testing.T) {
+func TestABurstIsOneMessagePerDevice(t *testing.T) {
 	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
 	w := newDeviceWorld(b)
 	var names []string

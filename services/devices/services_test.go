@@ -38,7 +38,7 @@ func TestGoneDevicesAreRemoved(t *testing.T) {
 }
 
 // However a push service fails, the device is tried again, and then has the newest number.
-func TestRudePushServices(t *testing.T) {
+func TestDevicesAreRetriedHoweverAPushServiceFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(w http.ResponseWriter, r *http.Request) // what the push service does with each message
 		err    string                                       // a part of the error that the device then has
@@ -149,7 +149,7 @@ func TestRetryAfter(t *testing.T) {
 }
 
 // A device that fails for a day is given up, until its user's next change.
-func TestGivenUpAfterADay(t *testing.T) {
+func TestADeviceIsGivenUpAfterADayOfFailures(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
 		w := newDeviceWorld(b)

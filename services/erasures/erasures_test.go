@@ -78,7 +78,7 @@ func emptyStep(name string) erase.Step {
 
 // A request that was under way when the erasure began adds something within the grace, after the step that would remove it. The
 // pass outlasts the grace and finds nothing, but it is not the last one.
-func TestTheLastPassBeginsAfterTheGrace(t *testing.T) {
+func TestTheLastErasurePassBeginsAfterTheGracePeriod(t *testing.T) {
 	var w *erasureWorld
 	left, runs := 1, 0
 	w = newErasureWorld(t, fanouttest.Options{RedisURL: "embedded"},
@@ -101,7 +101,7 @@ func TestTheLastPassBeginsAfterTheGrace(t *testing.T) {
 
 // A request that read the ID of the user before the erasure gives it to the node cache after the node has forgotten it. The node forgets
 // the ID again, long before the erasure ends, and closes the sockets that were opened with the ID.
-func TestANodeForgetsALeavingUserAgain(t *testing.T) {
+func TestANodeForgetsAnErasedUserIDThatWasCachedAgain(t *testing.T) {
 	w := newErasureWorld(t, fanouttest.Options{RedisURL: "embedded"}, emptyStep("nothing"))
 	w.Caches.People.KeepUserID(erasedUserKey, w.erasedUser)
 	erasure := w.beginErasure()
@@ -123,7 +123,7 @@ func TestANodeForgetsALeavingUserAgain(t *testing.T) {
 }
 
 // A node forgets the badge document that it keeps of a user who is being erased: the document has to be read from Redis again.
-func TestANodeForgetsTheDocumentOfWhoIsLeaving(t *testing.T) {
+func TestANodeDropsTheKeptDocumentOfAnErasedUser(t *testing.T) {
 	w := newErasureWorld(t, fanouttest.Options{}, emptyStep("nothing"))
 	_, err := w.Projector.RebuildDocument(t.Context(), w.erasedUser)
 	w.Must(err)
@@ -154,7 +154,7 @@ func TestANodeForgetsTheDocumentOfWhoIsLeaving(t *testing.T) {
 
 // A node that does not read the changelog while a user is erased, such as one that hangs, later finds entries that name nobody. It
 // forgets all users, so it does not use the cached ID for the user who has the key now.
-func TestALateNodeForgetsWhoWasErased(t *testing.T) {
+func TestANodeThatMissedAnErasureForgetsAllUsers(t *testing.T) {
 	w := newErasureWorld(t, fanouttest.Options{RedisURL: "embedded"}, people.EraseChangelog(people.ProfileChangelogKind, nodecache.PullChangelogKind))
 	late := nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.Store}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
 	follow := func() {
@@ -177,7 +177,7 @@ func TestALateNodeForgetsWhoWasErased(t *testing.T) {
 
 // A node whose clock is ahead changed a user's profile just before the erasure, so the time of the profile is later than that of the
 // erasure. Even so no node shows the profile any more.
-func TestAProfileFromTheFutureIsForgotten(t *testing.T) {
+func TestAnErasedProfileWithAFutureTimeIsForgotten(t *testing.T) {
 	w := newErasureWorld(t, fanouttest.Options{RedisURL: "embedded"}, emptyStep("nothing"))
 	w.Caches.People.Keep(w.erasedUser, services.User{Number: w.erasedUser, Key: erasedUserKey, Name: "Leaver", UpdatedAt: w.Clock.Now().Add(time.Minute)})
 	w.beginErasure()

@@ -157,7 +157,7 @@ func TestAnErasureWaitsForTheNextRound(t *testing.T) {
 
 // A node that restarts in the middle of a round forgets the round: its leader ends the step alone, and the other erasures have a
 // new round. A round that stands still because its job has died is taken over after a while.
-func TestErasuresOutliveALostRound(t *testing.T) {
+func TestErasuresEndDespiteALostRound(t *testing.T) {
 	c := newManyErasuresWorld(t, 5)
 	restarts := 0
 	c.runAllToEnd(func() {

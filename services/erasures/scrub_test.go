@@ -40,7 +40,7 @@ func (w *erasureWorld) runOneSecond(erasure Erasure) Erasure {
 
 // A reader that never ends, such as a backup that hangs, holds the write-ahead log. The erasure still ends, after some tries,
 // and the server's log says so. If the reader ends in time, the erasure waits for it and logs nothing.
-func TestAReaderDoesNotHoldAnErasure(t *testing.T) {
+func TestAnEndlessReaderDoesNotBlockAnErasure(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		var said bytes.Buffer
 		url := sqltest.SQLite(t)

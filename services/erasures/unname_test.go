@@ -18,7 +18,7 @@ import (
 
 // Until the key is free, requests name the user in acts and in remembered refusals, even after the steps that remove such acts and
 // refusals. Nothing of that is left in the end.
-func TestWhatNamesTheUserUntilTheKeyIsFreeIsRemoved(t *testing.T) {
+func TestRequestsDuringAnErasureLeaveNoNames(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		requests := 0
 		request := erase.Step{Name: "request", Run: func(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (erase.StepResult, error) {

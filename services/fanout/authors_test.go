@@ -54,7 +54,7 @@ func documentNamesAuthor(w *fanouttest.World, reader, author services.UserID) bo
 
 // An author's mode follows their number of followers: up at a threshold, and down below 80 % of it. Documents still name authors who were
 // huge once among the pulled authors.
-func TestAModeFollowsTheAudience(t *testing.T) {
+func TestAModeFollowsTheNumberOfFollowers(t *testing.T) {
 	fanouttest.EachEnginePair(t, lowModeThresholds, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(7)
 		author, readers := users[0], users[1:]
@@ -88,7 +88,7 @@ func TestAModeFollowsTheAudience(t *testing.T) {
 }
 
 // Follows of one moment cause one count, and an author's followers are counted at most once a minute if they are thousands.
-func TestALargeAudienceIsNotCountedAgainAtOnce(t *testing.T) {
+func TestManyFollowersAreNotCountedAgainAtOnce(t *testing.T) {
 	w := newEmbeddedWorld(t, lowModeThresholds)
 	users := w.MakeUsers(4)
 	author := users[0]
@@ -120,7 +120,7 @@ func TestALargeAudienceIsNotCountedAgainAtOnce(t *testing.T) {
 	}
 }
 
-func TestAPinHoldsWhateverTheAudience(t *testing.T) {
+func TestAPinHoldsForAnyNumberOfFollowers(t *testing.T) {
 	fanouttest.EachEnginePair(t, lowModeThresholds, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(4)
 		author := users[0]
@@ -264,7 +264,7 @@ func logEntries(w *fanouttest.World, kind string) []changelog.Entry {
 }
 
 // A node learns of an author before it learns of the first of their pulled posts, and it learns of each pulled post.
-func TestTheLogNamesPulledPosts(t *testing.T) {
+func TestTheLogHasAnAuthorBeforeTheirPulledPosts(t *testing.T) {
 	w := newEmbeddedWorld(t, lowModeThresholds)
 	users := w.MakeUsers(7)
 	follow(w, users[0], users[1:]...)
@@ -345,7 +345,7 @@ func TestAFollowerWhoChangesDuringAChunkIsReadAgain(t *testing.T) {
 }
 
 // An author who is pinned during a count of their followers gets the mode of the pin, although the count began before.
-func TestAModeIsFoundAgainWhenItsAuthorChangedMeanwhile(t *testing.T) {
+func TestAPinDuringACountOfFollowersWins(t *testing.T) {
 	var pin func()
 	w := fanouttest.New(t, fanouttest.Options{
 		RedisURL: "embedded",

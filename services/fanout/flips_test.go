@@ -27,11 +27,11 @@ type authorModeHistory struct {
 	pendingFollows map[[2]services.UserID]bool // the pairs whose last follow or unfollow has a job that may not have run
 }
 
-// TestFlipsLeaveNoHole publishes, deletes, follows and unfollows while authors become big, huge, big and small again and workers die at
-// any step. At every moment the documents of all followers have every huge author among their pulled authors, except those of followers
-// whose follow has a job that may not have run yet. When all jobs have run, every user sees the feed of the facts, pushed and pulled
+// TestModeChangesLoseNoPosts publishes, deletes, follows and unfollows while authors become big, huge, big and small again and workers die
+// at any step. At every moment the documents of all followers have every huge author among their pulled authors, except those of
+// followers whose follow has a job that may not have run yet. When all jobs have run, every user sees the feed of the facts, pushed and pulled
 // posts together.
-func TestFlipsLeaveNoHole(t *testing.T) {
+func TestModeChangesLoseNoPosts(t *testing.T) {
 	settings := func(cfg *fanout.Config) {
 		cfg.ChunkSize = 1
 		cfg.Thresholds = services.FollowerThresholds{Big: 2, Huge: 3}

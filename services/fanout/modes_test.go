@@ -11,7 +11,7 @@ import (
 
 // A push may have read the follow before the follow's mode changed. The post that the push adds late counts by the present mode: it does
 // not count if the reader has set another mode, and counts again if they have taken that back.
-func TestAModeWinsOverAnOlderPush(t *testing.T) {
+func TestAChangedFollowModeWinsOverAnOlderPush(t *testing.T) {
 	for name, modes := range map[string][]services.FollowMode{
 		"set": {services.FollowLiveOnly}, "set again": {services.FollowNone, services.FollowLiveOnly}, "taken back": {services.FollowNone, services.FollowAll},
 	} {
@@ -40,7 +40,7 @@ func TestAModeWinsOverAnOlderPush(t *testing.T) {
 
 // The inbox has trimmed posts of an author that still counted, so its count is a lower bound. The reader then sets a mode of the follow
 // that takes the author's posts out of the count. The count is exact again, because the inbox is rebuilt, once.
-func TestTrimmedPostsOfAModeDoNotCount(t *testing.T) {
+func TestTrimmedPostsThatAFollowModeExcludesDoNotCount(t *testing.T) {
 	w := redisServerWorld(t, nil)
 	users := w.MakeUsers(3)
 	author, other, reader := users[0], users[1], users[2]
@@ -77,7 +77,7 @@ func TestTrimmedPostsOfAModeDoNotCount(t *testing.T) {
 }
 
 // A late push of a post that is older than all posts of the inbox adds no entry. It does not make the count a lower bound either.
-func TestAModeWinsOverAnOlderPushOfATrimmedPost(t *testing.T) {
+func TestAChangedFollowModeWinsOverAnOlderPushOfATrimmedPost(t *testing.T) {
 	w := redisServerWorld(t, nil)
 	users := w.MakeUsers(2)
 	author, reader := users[0], users[1]
@@ -99,7 +99,7 @@ func TestAModeWinsOverAnOlderPushOfATrimmedPost(t *testing.T) {
 
 // A follow's mode is in two tables: follow_modes, where it is stored, and follows, from which all other reads take it. A recount
 // finds a mode that only follow_modes has: for an author whose posts are pushed, and for one whose posts are pulled.
-func TestARecountFindsAMode(t *testing.T) {
+func TestARecountReadsTheFollowModeTable(t *testing.T) {
 	for _, way := range []services.AuthorMode{services.AuthorSmall, services.AuthorHuge} {
 		t.Run(fmt.Sprint(way), func(t *testing.T) {
 			w := redisServerWorld(t, nil)

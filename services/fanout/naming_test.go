@@ -23,7 +23,7 @@ func followWithoutJob(w *fanouttest.World, follower, author services.UserID) {
 
 // The document of a user who follows between the split of the followers and the commit of the new mode also names the author among the
 // pulled authors, even if all chunks are full.
-func TestAFollowerDuringTheSplitIsNamed(t *testing.T) {
+func TestAFollowerDuringTheSplitHasThePulledAuthor(t *testing.T) {
 	for followers := 1; followers < 5; followers++ {
 		t.Run(fmt.Sprint(followers), func(t *testing.T) {
 			w := newEmbeddedWorld(t, smallChunks)
@@ -47,7 +47,7 @@ func TestAFollowerDuringTheSplitIsNamed(t *testing.T) {
 }
 
 // An author without followers is huge at once. A job names the author in the document of a user who followed just before.
-func TestAFirstFollowerDuringThePinIsNamed(t *testing.T) {
+func TestAFirstFollowerDuringThePinHasThePulledAuthor(t *testing.T) {
 	w := newEmbeddedWorld(t, smallChunks)
 	users := w.MakeUsers(2)
 	author, late, huge := users[0], users[1], services.AuthorHuge

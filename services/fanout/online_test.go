@@ -36,7 +36,7 @@ func runOnce(w *fanouttest.World, worker *jobs.Worker) (claimed int) {
 
 // If a post has several chunks, online followers get it first, whatever their IDs, and online users who do not follow get
 // nothing.
-func TestFollowersWhoAreOnlineAreServedFirst(t *testing.T) {
+func TestOnlineFollowersGetAPostFirst(t *testing.T) {
 	fanouttest.EachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(9)
 		author, last, stranger := users[0], users[7], users[8]
@@ -65,7 +65,7 @@ func TestFollowersWhoAreOnlineAreServedFirst(t *testing.T) {
 
 // If many more users are online than an author has followers, the chunks check the followers and not the online users. Online
 // followers still come first.
-func TestOnlineFollowersComeFirstInACrowd(t *testing.T) {
+func TestOnlineFollowersComeFirstAmongManyOnlineUsers(t *testing.T) {
 	fanouttest.EachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(7)
 		author, watching := users[0], []services.UserID{users[2], users[6]}
@@ -250,7 +250,7 @@ func TestAFanOutIsInFlightUntilItsEnd(t *testing.T) {
 
 // A worker that dies in the middle of many chunks skips none, and no inbox gets a post twice. The post stays in flight until
 // another worker has done the rest.
-func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
+func TestACrashAmongManyChunksSkipsAndRepeatsNone(t *testing.T) {
 	fanouttest.EachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(14)
 		w.Follow(users[0], users[1:]...)
@@ -338,7 +338,7 @@ func TestIdleUsersGetNoPostsOfBigAuthors(t *testing.T) {
 
 // Every user whose document does not count as one of an idle user had every post of a big author pushed to them, at whatever hours the
 // visit, the read and the fan-out happen. So no user is left out between the cutoff of fan-out and that of IsOfIdleUser.
-func TestEveryUserIsServedOrAway(t *testing.T) {
+func TestEveryUserWhoIsNotIdleGetsPostsOfBigAuthors(t *testing.T) {
 	w := newEmbeddedWorld(t, nil)
 	users := w.MakeUsers(2)
 	w.Follow(users[0], users[1])

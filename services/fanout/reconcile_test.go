@@ -45,7 +45,7 @@ func (h preparedPush) write(w *fanouttest.World) {
 }
 
 // A change between the reads of a push and its write wins over the push, because the push is older.
-func TestAChangeBetweenStampAndAddWins(t *testing.T) {
+func TestAChangeDuringAPushWinsOverThePush(t *testing.T) {
 	histories := []struct {
 		name           string
 		meanwhile      func(w *fanouttest.World, author, reader services.UserID, post services.PostID)
@@ -154,7 +154,7 @@ func TestUsersWithoutADocumentAreSkipped(t *testing.T) {
 }
 
 // An unfollow that leaves an inbox short, although older posts exist, refills it at once.
-func TestAnUnfollowRefills(t *testing.T) {
+func TestAnUnfollowRefillsAShortInbox(t *testing.T) {
 	w := newEmbeddedWorld(t, nil)
 	users := w.MakeUsers(3)
 	quiet, loud, reader := users[0], users[1], users[2]
@@ -174,7 +174,7 @@ func TestAnUnfollowRefills(t *testing.T) {
 
 // A worker dies anywhere between a removal and the refill for which it asks. The repetition finds nothing to remove, and still
 // refills.
-func TestARemovalThatDiesRefills(t *testing.T) {
+func TestARepeatedRemovalStillRefills(t *testing.T) {
 	w := newEmbeddedWorld(t, nil)
 	for name, remove := range map[string]func(loud services.UserID, posts []services.PostID, reader services.UserID){
 		"an unfollow": func(loud services.UserID, _ []services.PostID, reader services.UserID) { w.Unfollow(loud, reader) },
@@ -226,7 +226,7 @@ func fillInboxes(w *fanouttest.World, quiet, author services.UserID, readers ...
 
 // An unfollow has removed the author's posts and left the inbox short. Before it queues the refill, the user follows again: the
 // follow refills the inbox, and does not bring back what the author deleted in between.
-func TestAFollowRefillsWhatAnUnfollowLeftShort(t *testing.T) {
+func TestAFollowRefillsAnInboxThatAnUnfollowLeftShort(t *testing.T) {
 	w := newEmbeddedWorld(t, nil)
 	users := w.MakeUsers(3)
 	quiet, author, reader := users[0], users[1], users[2]
@@ -314,7 +314,7 @@ func TestMassDeletionRefills(t *testing.T) {
 
 // The node where a reader is online gets a hint at once of everything that a follow, a mode and an unfollow change: the change does not
 // wait for reconciliation.
-func TestAReaderOnlineHearsOfFollows(t *testing.T) {
+func TestAnOnlineReadersNodeGetsHintsOfFollowChanges(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(2)
 		author, reader := users[0], users[1]

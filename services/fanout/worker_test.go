@@ -59,7 +59,7 @@ func TestAChunkServesThePresentFollowers(t *testing.T) {
 }
 
 // A worker that splits a job after another worker did changes nothing: the chunks are not queued twice.
-func TestALateSplitLeavesNothing(t *testing.T) {
+func TestALateSplitQueuesNoChunks(t *testing.T) {
 	w := newEmbeddedWorld(t, smallChunks)
 	users := w.MakeUsers(6)
 	w.Follow(users[0], users[1:]...)

@@ -12,7 +12,7 @@ import (
 
 // PostgreSQL rolls a command back, and another node commits the same command meanwhile. Its answer then comes from its idempotency
 // key, and this node shows nothing of the run that was rolled back.
-func TestAnAnswerFromTheKeyShowsNothingOfAnEarlierRun(t *testing.T) {
+func TestAnAnswerFromAKeyIgnoresARolledBackRun(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.Postgres(t)}))
 	other := newNode(n.AnotherNode())
 	reader, huge, _ := n.newFollower()

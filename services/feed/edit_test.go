@@ -309,7 +309,7 @@ func TestAnEditUnderAKeyHappensOnce(t *testing.T) {
 }
 
 // A job whose post is gone, as after a restore of SQL from a backup, writes no copy: it would be the copy of a post with ID 0.
-func TestNoCopyOfAPostThatIsGone(t *testing.T) {
+func TestADeletedPostIsNotCopiedToRedis(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	n := newNode(w)
 	w.Must(n.projectPostCopy(t.Context(), 7))

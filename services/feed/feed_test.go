@@ -90,7 +90,7 @@ func TestPublishReachesTheAuthorAtOnce(t *testing.T) {
 }
 
 // Bodies of posts that are empty, too long or not valid text are refused.
-func TestBodies(t *testing.T) {
+func TestInvalidBodiesAreRefused(t *testing.T) {
 	n := redisServerNode(t)
 	for what, body := range map[string]struct {
 		text string
@@ -153,7 +153,7 @@ func TestOnlyTheAuthorDeletesAPostAndOnce(t *testing.T) {
 }
 
 // The seen position of a feed never moves backward.
-func TestTheMarkOnlyGrows(t *testing.T) {
+func TestTheSeenPositionOfAFeedNeverRegresses(t *testing.T) {
 	n := redisServerNode(t)
 	author, reader := n.newAuthorAndReader()
 	var ids []services.PostID

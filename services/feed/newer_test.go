@@ -79,7 +79,7 @@ func TestALatePostIsNotMissed(t *testing.T) {
 }
 
 // Even if the last five seconds have very many posts, a client that reads page after page comes to the newest.
-func TestABurstDoesNotBlockAWalk(t *testing.T) {
+func TestPagingPassesABurstOfPosts(t *testing.T) {
 	n := redisServerNode(t)
 	reader, _, small := n.newFollower()
 	ids := n.InsertPosts(small, 250) // in one millisecond

@@ -102,7 +102,7 @@ func (n node) wantPageNotReady(what string, reader services.UserID, first int) {
 }
 
 // ReadNewest leaves pages to Page that need more than the inbox and the node cache.
-func TestPagesThatAreLeftToPage(t *testing.T) {
+func TestReadNewestLeavesIncompletePagesToPage(t *testing.T) {
 	n := redisServerNode(t)
 	author, reader := n.newAuthorAndReader()
 	ids := newestFirst(n.InsertPosts(author, 40))
@@ -162,7 +162,7 @@ func TestPagesDuringAFanOut(t *testing.T) {
 }
 
 // A command has failed to update its user's document: ReadNewest leaves the user to Page until that is made up for.
-func TestPagesOfReadersWhoAreOwedAnUpdate(t *testing.T) {
+func TestReadNewestLeavesReadersWithAnOwedUpdateToPage(t *testing.T) {
 	n := redisServerNode(t)
 	author, reader := n.newAuthorAndReader()
 	n.World.Post(author)

@@ -76,7 +76,7 @@ func TestAPageReadsAtMost300Entries(t *testing.T) {
 }
 
 // The end of a feed reports whether older posts exist that feeds do not keep, with Redis and without.
-func TestTheEndHasItsReason(t *testing.T) {
+func TestTheEndOfAFeedReportsWhetherOlderPostsExist(t *testing.T) {
 	for _, posts := range []int{0, 1, 299, 300, 301, 333, 400} {
 		n := redisServerNode(t)
 		author, reader := n.newAuthorAndReader()
@@ -100,7 +100,7 @@ func TestTheEndHasItsReason(t *testing.T) {
 }
 
 // The next page starts below a position, even if the post there was deleted or never existed.
-func TestAPositionNeedsNoPost(t *testing.T) {
+func TestAPageStartsBelowADeletedPost(t *testing.T) {
 	n := redisServerNode(t)
 	author, reader := n.newAuthorAndReader()
 	ids := newestFirst(n.InsertPosts(author, 10))
@@ -128,7 +128,7 @@ func TestAPositionNeedsNoPost(t *testing.T) {
 }
 
 // A post that is published while a reader reads page after page is on no later page, and no post is repeated or skipped.
-func TestAWalkIsSteadyWhilePostsCome(t *testing.T) {
+func TestPagingSkipsAndRepeatsNoPostWhilePostsArrive(t *testing.T) {
 	n := redisServerNode(t)
 	author, reader := n.newAuthorAndReader()
 	ids := newestFirst(n.InsertPosts(author, 50))

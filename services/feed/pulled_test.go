@@ -91,7 +91,7 @@ func TestAFeedOfPushedAndPulledPosts(t *testing.T) {
 }
 
 // A feed has the newest 300 posts, from the inbox and the pulled posts together, however many each of them has.
-func TestAFeedOf300OfAllSources(t *testing.T) {
+func TestAFeedHasTheNewest300PostsOfInboxAndPulled(t *testing.T) {
 	n := redisServerNode(t)
 	reader, huge, small := n.newFollower()
 	for _, count := range []int{90, 150, 400, 40} {
@@ -119,7 +119,7 @@ func TestAPulledPostIsThereAtOnce(t *testing.T) {
 }
 
 // While a reader reads page after page everything changes, and no post is skipped or repeated.
-func TestAWalkWhileEverythingMoves(t *testing.T) {
+func TestPagingSkipsAndRepeatsNoPostWhileEverythingChanges(t *testing.T) {
 	n := redisServerNode(t)
 	reader, huge, small := n.newFollower()
 	n.InsertPosts(huge, 60)

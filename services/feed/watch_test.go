@@ -84,7 +84,7 @@ func TestAWatcherGetsTheAuthorsOfNewPosts(t *testing.T) {
 }
 
 // A reader's own posts do not hide the authors of new posts.
-func TestAWatcherWhoPostsMuchGetsTheAuthorsOfNewPosts(t *testing.T) {
+func TestOwnPostsDoNotHideTheAuthorsOfNewPosts(t *testing.T) {
 	n := redisServerNode(t)
 	author, reader := n.newAuthorAndReader()
 	last := n.publish(author, "new")

@@ -240,7 +240,7 @@ func TestImportEmptyFiles(t *testing.T) {
 }
 
 // The limit of follows per user does not apply to an import.
-func TestImportIsNotLimited(t *testing.T) {
+func TestImportIgnoresTheLimitOfFollows(t *testing.T) {
 	im := sqliteImporter(t)
 	var text strings.Builder
 	for i := range 2_500 {
@@ -318,7 +318,7 @@ func TestReportIsReadable(t *testing.T) {
 }
 
 // Bad lines contain keys and texts of users, so only the owner can read the file, even if it existed before.
-func TestBadLinesArePrivate(t *testing.T) {
+func TestOnlyTheOwnerCanReadBadLines(t *testing.T) {
 	im := sqliteImporter(t)
 	path := im.writeFile("follows.csv", "alice,alice\n")
 	for _, mode := range []os.FileMode{0, 0o644} {

@@ -138,7 +138,7 @@ func TestAnotherImportStartsFromTheBeginning(t *testing.T) {
 }
 
 // An import of standard input cannot resume.
-func TestStandardInputKeepsNoProgress(t *testing.T) {
+func TestAnImportOfStandardInputCannotResume(t *testing.T) {
 	text, _ := longFollowsFile()
 	im := sqliteImporter(t)
 	for range 2 {

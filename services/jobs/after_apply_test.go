@@ -38,7 +38,7 @@ func TestARepetitionRunsNoAfterApply(t *testing.T) {
 }
 
 // Of commands with one CoalesceKey, the last one that was applied updates the view, also if repetitions come after it.
-func TestTheLastAppliedOfCoalescedCommandsRunsForAll(t *testing.T) {
+func TestTheLastAppliedOfCoalescedCommandsUpdatesTheView(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, n *node) {
 		var notes []string
 		made := func(name, key string) *jobs.Command {
@@ -59,7 +59,7 @@ func TestTheLastAppliedOfCoalescedCommandsRunsForAll(t *testing.T) {
 
 // If AfterApply fails, the actor's views are stale, and the engine owes them the update. When it tries the update again, it runs
 // AfterApply again.
-func TestAnAfterApplyThatFailsIsOwed(t *testing.T) {
+func TestAFailedAfterApplyIsTriedAgain(t *testing.T) {
 	n := sqliteNode(t, nil)
 	var notes []string
 	o := newCommand(1, "make")

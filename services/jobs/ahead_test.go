@@ -41,7 +41,7 @@ func jobKeys(claimed []jobs.Job) (keys []string) {
 
 // The jobs of a small commit go ahead of those of a burst that waits: a separate worker claims only them, and the worker of all
 // short jobs claims them first. The jobs that they enqueue go ahead too; the jobs that the burst's jobs enqueue do not.
-func TestShortWorkGoesAheadOfABurst(t *testing.T) {
+func TestJobsOfSmallCommitsGoAheadOfABurst(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, n *node) {
 		var done []string
 		n.Register(shortJobKind("last", func(_ context.Context, job jobs.Job) error {
@@ -78,7 +78,7 @@ func TestShortWorkGoesAheadOfABurst(t *testing.T) {
 }
 
 // No job waits for ever behind the jobs of small commits, which go ahead, and a planned job is not claimed before its time.
-func TestGoingAheadIsBounded(t *testing.T) {
+func TestNoJobWaitsForeverBehindSmallCommits(t *testing.T) {
 	n := sqliteNode(t, nil, shortJobKind("a", doNothing))
 	n.commitEnqueueingCommands(burstCommandCount, "a", "long")
 	n.clock.advance(jobs.PriorityHeadStart + time.Second)

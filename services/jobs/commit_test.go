@@ -297,7 +297,7 @@ func TestTheViewIsUpdatedAfterTheClientLeft(t *testing.T) {
 }
 
 // The views of one actor are updated in the order of the actor's commands.
-func TestOneActorsViewsAreInOrder(t *testing.T) {
+func TestViewsOfAnActorAreUpdatedInOrder(t *testing.T) {
 	n := sqliteNode(t, nil)
 	var order []int
 	cmds := make([]*jobs.Command, 20)
@@ -336,7 +336,7 @@ func TestKeysOfOneTo64Characters(t *testing.T) {
 
 // Of one actor's commands with one CoalesceKey only the last one runs its AfterCommit, for all of them. Commands of other actors and
 // commands without a CoalesceKey all run their own.
-func TestTheLastOfCoalescedCommandsRunsForAll(t *testing.T) {
+func TestTheLastOfCoalescedCommandsUpdatesTheView(t *testing.T) {
 	n := sqliteNode(t, nil)
 	var mu sync.Mutex
 	var ran []int

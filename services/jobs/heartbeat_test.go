@@ -87,7 +87,7 @@ func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 }
 
 // While the jobs of a silent node cannot be read, any count may lack a change. Once the jobs are done, no count does.
-func TestAllIsBehindOnlyWhileASilentNodesJobsAreUnknown(t *testing.T) {
+func TestAllCountsAreBehindOnlyWhileASilentNodesJobsAreUnknown(t *testing.T) {
 	url := sqltest.Postgres(t)
 	answers := false
 	kind := jobs.Kind{Name: "paint", Each: doNothing, ChangedCounts: jobs.CountsOf(func(ctx context.Context, job jobs.Job) ([]services.UserID, bool, error) {
@@ -332,7 +332,7 @@ func TestJobsInDoubtAreReleased(t *testing.T) {
 }
 
 // A registered function gets the nodes when the heartbeat begins and, on PostgreSQL, after each beat. Its error fails the beat.
-func TestOnBeatGetsTheNodes(t *testing.T) {
+func TestOnBeatReceivesTheNodesOfEachBeat(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		n := newNode(t, url, "here", nil)
 		shared := !strings.HasPrefix(url, "sqlite:") // with other nodes

@@ -14,7 +14,7 @@ import (
 
 // If a command of CommitInOrder fails with a transient error, the later ones are not applied, and no idempotency key remembers the
 // failure. A refusal does not hinder the later commands.
-func TestCommandsInOrder(t *testing.T) {
+func TestCommitInOrderStopsAtATransientError(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, n *node) {
 		for _, code := range []services.Code{
 			services.Conflict, services.NotFound, services.Forbidden, services.Invalid,

@@ -117,7 +117,7 @@ func TestOnlyAJobsOwnFailuresAreTries(t *testing.T) {
 }
 
 // A job's effect and its end are one transaction: a worker that has lost its lease has no effect.
-func TestALateWorkerHasNoEffect(t *testing.T) {
+func TestAWorkerThatLostItsLeaseHasNoEffect(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, n *node) {
 		n.Register(shortJobKind("paint", func(ctx context.Context, job jobs.Job) error {
 			return n.FinishWith(ctx, job, func(tx *sql.Tx) error {

@@ -93,7 +93,7 @@ func TestRunFinishesItsPresentJob(t *testing.T) {
 }
 
 // A claim is not cut off by a stop: the jobs would stay leased by a node that is gone.
-func TestAClaimOutlivesTheStop(t *testing.T) {
+func TestAStopDoesNotInterruptAClaim(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, n *node) {
 		done := 0
 		n.Register(shortJobKind("paint", func(context.Context, jobs.Job) error { done++; return nil }))

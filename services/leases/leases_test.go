@@ -233,7 +233,7 @@ func TestALeaseIsRenewed(t *testing.T) {
 
 // A step that fails is tried again after a pause. A step that returns ErrLeaseLost ends the work, which begins again when the
 // row is free.
-func TestFailedSteps(t *testing.T) {
+func TestFailedStepsAreTriedAgain(t *testing.T) {
 	eachDatabase(t, []string{"a"}, func(s *leaseFixture) {
 		pool := s.newPool("node", time.Hour)
 		s.stepError = services.Errorf(services.Unavailable, "the easel fell")
@@ -255,7 +255,7 @@ func TestFailedSteps(t *testing.T) {
 }
 
 // A node whose Enabled returns false holds no row, and no node holds a row that is gone.
-func TestRowsThatAreNotWorkedOn(t *testing.T) {
+func TestDisabledNodesAndMissingRowsHoldNoLease(t *testing.T) {
 	eachDatabase(t, []string{"a"}, func(s *leaseFixture) {
 		off := leases.NewWorkerPool(leases.Config{DB: s.db, Table: paintingsTable, RowsName: "paintings", Lease: time.Hour, Enabled: func() bool { return false }})
 		if free := s.freePaintings(off); len(free) > 0 {
@@ -286,7 +286,7 @@ func (s *leaseFixture) must(err error) {
 }
 
 // A step that panics waits like one that fails, and the workers of other rows go on.
-func TestAPanicLeavesTheOtherRows(t *testing.T) {
+func TestAPanickingRowDoesNotStopTheOthers(t *testing.T) {
 	eachDatabase(t, []string{"a", "b"}, func(s *leaseFixture) {
 		s.panickingPainting = "a"
 		pool := s.newPool("first", time.Hour)

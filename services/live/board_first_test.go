@@ -81,7 +81,7 @@ func (h boardNode) wantFirstPageNotReady(what string, viewer services.UserID) {
 }
 
 // ReadFirstPages leaves out a page that only Board can make, and finds it once Board has read the missing data.
-func TestFirstPagesThatAreLeftToBoard(t *testing.T) {
+func TestReadFirstPagesLeavesIncompletePagesToBoard(t *testing.T) {
 	h := newBoardNode(fanouttest.New(t, fanouttest.Options{}), nil)
 	viewer := h.newFullBoardViewer()
 	h.Caches.People.Clear()

@@ -62,7 +62,7 @@ func ids(shows []Show) (list []services.PostID) {
 
 // Pages of any sizes together equal the sorted list: nothing twice, nothing missing, and no replay at or below the newest floor of the
 // sources.
-func TestPagesAreTheSortedList(t *testing.T) {
+func TestPagesTogetherEqualTheSortedList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		world := drawBoard(t)
 		var active []Show

@@ -24,7 +24,7 @@ func (b *testStore) addHosts(hosts ...services.UserID) {
 }
 
 // A host's shows come onto boards when the documents in all chunks of followers name the host.
-func TestAHostIsPublishedAfterItIsNamed(t *testing.T) {
+func TestAHostIsPublishedOnceDocumentsListIt(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		is := func(host services.UserID) [2]bool {
 			known, named, err := readHost(b.Ctx, b.DB.Runner, host)

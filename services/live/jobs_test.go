@@ -110,7 +110,7 @@ func TestEachUserIsRemindedOnceDespiteCrashes(t *testing.T) {
 }
 
 // Shows of which nothing more is reported are closed when they are due and not earlier, each by its own times.
-func TestForgottenShowsAreClosed(t *testing.T) {
+func TestShowsWithoutFurtherReportsAreClosedWhenDue(t *testing.T) {
 	eachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(2)
 		host, fan := users[0], users[1]
@@ -165,7 +165,7 @@ func TestForgottenShowsAreClosed(t *testing.T) {
 }
 
 // After the limits are raised, a job that was queued before checks the show again when the new limit is reached.
-func TestClosingByLongerTimes(t *testing.T) {
+func TestAnOldCloseJobUsesTheRaisedLimits(t *testing.T) {
 	w := newShowNode(fanouttest.New(t, fanouttest.Options{})).World
 	show := planShow(w, w.MakeUsers(1)[0], time.Hour)
 	w.RunAllJobs(w.Fanout)

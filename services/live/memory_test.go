@@ -353,7 +353,7 @@ func TestPagesOfABoard(t *testing.T) {
 }
 
 // A request that needs a later version makes the cache read the log. A version that the log does not have is refused.
-func TestCatchingUp(t *testing.T) {
+func TestShowsCatchUpToARequestedVersion(t *testing.T) {
 	s := newFakeShowSQL()
 	m := s.newCache()
 	version := s.schedule(1, 7, 5).Version

@@ -10,7 +10,7 @@ import (
 )
 
 // A change that arrives while a timer waits is reported by that timer or the next one, without a further event.
-func TestNoChangeWaitsForALaterOne(t *testing.T) {
+func TestAChangeDuringAPauseIsNotifiedByATimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		notified := map[services.UserID]time.Duration{}

@@ -13,7 +13,7 @@ import (
 	"tidings/services/redis/clienttest"
 )
 
-func TestLeasesOfSessions(t *testing.T) {
+func TestSlotLeasesOfBoardSessions(t *testing.T) {
 	eachRedis(t, func(v boardTest) {
 		now := time.Now()
 		lease := func(slot string) string {
@@ -103,7 +103,7 @@ func TestSessionsWithoutAnExpiryAreDropped(t *testing.T) {
 }
 
 // A page after a position among the upcoming shows reads the newest replays. A board whose document is broken is not ready.
-func TestBoardsOfBrokenDocuments(t *testing.T) {
+func TestBoardsOfBrokenDocumentsAreNotReady(t *testing.T) {
 	eachRedis(t, func(v boardTest) {
 		v.buildFromFacts(rdb.FeedFacts{Hosts: []services.FollowedAuthor{{Author: listHost, ItemsCountAfter: 3}}})
 		v.mergeReplays(replayMerge{Stamp: v.beginReplays(), IsRebuild: true, Entries: replaysEndedBetween(1, 9, listHost)})

@@ -100,7 +100,7 @@ func FuzzBoardCursor(f *testing.F) {
 	})
 }
 
-func TestSpoiledSessionsAreRefused(t *testing.T) {
+func TestDamagedSessionsAreRefused(t *testing.T) {
 	bytes, err := base64.RawURLEncoding.DecodeString(aSession.String())
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestSessionsOfAnOlderReleaseGoOn(t *testing.T) {
 	}
 }
 
-func TestTheLifetimeOfASession(t *testing.T) {
+func TestASessionEndsAfterItsIdleTimeAndItsMaximum(t *testing.T) {
 	const idle, longest = 30 * time.Minute, 12 * time.Hour
 	start := time.UnixMilli(1_700_000_000_000)
 	session := Session{CreationID: services.PostIDAt(start) + 7, Viewer: 3}

@@ -194,7 +194,7 @@ func (s showNode) wantShowHistory(id services.PostID, planned Show, later time.T
 
 // The shows of a new host are only in SQL until all documents name the host. Then boards have them, in the order of their
 // IDs.
-func TestShowsOfANewHostWait(t *testing.T) {
+func TestShowsOfANewHostWaitUntilDocumentsListTheHost(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		s := newShowNode(w)
 		host := w.MakeUsers(1)[0]
@@ -242,7 +242,7 @@ func TestShowsOfANewHostWait(t *testing.T) {
 }
 
 // In whatever order and however often a batch reports start and end, the show is the same and the log has each move once.
-func TestABatchInAnyOrder(t *testing.T) {
+func TestStartAndEndInAnyOrderGiveTheSameShow(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	s := newShowNode(w)
 	host := w.MakeUsers(1)[0]

@@ -54,8 +54,8 @@ func runTransition(s Show, name string, now time.Time) (Show, bool, error) {
 	panic(name)
 }
 
-// TestTransitions applies reports in many orders. It checks the resulting show, and the code of each refused report.
-func TestTransitions(t *testing.T) {
+// TestShowTransitionsInEveryOrder applies reports in many orders. It checks the resulting show, and the code of each refused report.
+func TestShowTransitionsInEveryOrder(t *testing.T) {
 	for _, c := range []struct {
 		// steps are transitions with the minute that they report: start60 starts the show at minute 60 (see runTransition). @50 sets the
 		// clock, which begins at minute 100, to minute 50. A step ends in = if it changes nothing, ! if the error is CONFLICT, ? if it is

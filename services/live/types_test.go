@@ -8,8 +8,8 @@ import (
 	"tidings/services"
 )
 
-// TestABoardHasOneOrder sorts shows of every status, some with equal times, in the documented order of boards.
-func TestABoardHasOneOrder(t *testing.T) {
+// TestShowsSortInTheDocumentedOrder sorts shows of every status, some with equal times, in the documented order of boards.
+func TestShowsSortInTheDocumentedOrder(t *testing.T) {
 	at := func(minutes int) time.Time {
 		return time.UnixMilli(1_700_000_000_000).Add(time.Duration(minutes) * time.Minute).UTC()
 	}

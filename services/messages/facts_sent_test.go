@@ -175,7 +175,7 @@ func TestAMarkCoversWhatIsDeliveredLaterAndIsOlder(t *testing.T) {
 
 // A message that is delivered after several marks was read at the first mark that covers it, whatever the order of the marks. A
 // repetition of the last mark is not kept.
-func TestALateMessageWasReadAtTheFirstMarkThatCoversIt(t *testing.T) {
+func TestALateMessageIsReadAtTheFirstMarkThatCoversIt(t *testing.T) {
 	eachStore(t, func(b testStore) {
 		all := []string{"general", "offer"}
 		b.addMessage(20, "general")
@@ -276,7 +276,7 @@ func TestTheOldestMarksAreDropped(t *testing.T) {
 }
 
 // A mark of all messages by a user without messages makes no state: their badge has nothing to show.
-func TestAMarkOfNothingLeavesNothing(t *testing.T) {
+func TestAMarkWithoutMessagesStoresNoState(t *testing.T) {
 	eachStore(t, func(b testStore) {
 		sqltest.Equal(b.T, len(b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, Types: []string{"general", "offer"}})), 0)
 		sqltest.Equal(b.T, len(sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T)), 0)

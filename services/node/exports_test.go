@@ -105,7 +105,7 @@ func TestExport(t *testing.T) {
 }
 
 // The export of a follower tells a mute of their own, and not that an author hides from them.
-func TestAnExportDoesNotTellWhoHides(t *testing.T) {
+func TestAnExportOmitsHidesByOthers(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		b.MakeUsers("ann", "bob", "carol")
 		b.MustWrite(func(tx *sql.Tx) error {
@@ -252,7 +252,7 @@ func TestPagesOfAnExport(t *testing.T) {
 }
 
 // While an export is read by pages, other lines are added and removed: each line that exists throughout is returned once.
-func TestPagesWhileLinesComeAndGo(t *testing.T) {
+func TestExportPagesReturnEachLastingLineOnce(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		b.MakeUsers("ann")
 		var kept []services.PostID

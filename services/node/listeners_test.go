@@ -12,7 +12,7 @@ import (
 )
 
 // A head has room for a GET with the longest query, and for usual headers beside it. A longer one is refused.
-func TestTheHeadOfARequestIsBounded(t *testing.T) {
+func TestRequestHeadersAreBounded(t *testing.T) {
 	s := &Server{Config: Config{BodyLimit: 64 << 10, RequestDeadline: 10 * time.Second}, Log: slog.New(slog.DiscardHandler)}
 	server := s.httpServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

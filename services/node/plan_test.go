@@ -99,9 +99,9 @@ var fullScanStep = regexp.MustCompile(`^SCAN (users|host_notifications|follows|f
 // the table has only rows in progress, or a few rows.
 var fullScanAllowed = regexp.MustCompile(`^(export \w+( onward)?|free the jobs of a dead process|count jobs|count jobs by kind|count dead jobs by kind|count devices|whether there is a device|users of the first devices|fan-outs in flight|forget fan-outs|list the categories of the host|count the categories of the host)$`)
 
-// TestNoStatementWalksATable checks the plans of SQLite. A statement may scan a list that was passed or computed, or a table of
+// TestNoStatementScansAGrowingTable checks the plans of SQLite. A statement may scan a list that was passed or computed, or a table of
 // a few rows (log_heads), never a table that grows with the users.
-func TestNoStatementWalksATable(t *testing.T) {
+func TestNoStatementScansAGrowingTable(t *testing.T) {
 	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
 	for _, notified := range []bool{false, true} { // an empty index of unseen notifications looks like the cheapest one
 		fillTables(b, notified)

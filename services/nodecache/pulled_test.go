@@ -213,7 +213,7 @@ func TestTheFloorOfPulledPosts(t *testing.T) {
 
 // When deletions have left too few posts the count says that there are more, until the older ones are read. Each of these states
 // has a greater VersionSum than the one before.
-func TestOlderPulledPostsAreANewState(t *testing.T) {
+func TestReadingOlderPulledPostsRaisesTheVersionSum(t *testing.T) {
 	s := newTestNode()
 	for i := range services.PostID(2 * pulledPostsKeptPerAuthor) {
 		s.writePostChange(hugeAuthor, i+1, false, noon)

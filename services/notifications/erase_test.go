@@ -49,7 +49,7 @@ func TestAnActorIsErasedByPages(t *testing.T) {
 
 // A position was shown, and then its row was deleted: its actor was erased, or the host category was removed. Other notifications
 // have come since. A mark up to that position still works. Positions in other users' lists are still refused.
-func TestAMarkMayEndAtADeletedPosition(t *testing.T) {
+func TestAMarkUpToADeletedPositionWorks(t *testing.T) {
 	const orders = services.Category("orders")
 	for what, goes := range map[string]struct {
 		shown Cause

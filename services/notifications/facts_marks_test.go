@@ -110,7 +110,7 @@ func TestCommentsAreGroupedByPostAndCountUsers(t *testing.T) {
 }
 
 // An answer that also mentions the parent's author notifies them once, with the mention.
-func TestAnAnswerThatMentionsIsAMention(t *testing.T) {
+func TestAnAnswerThatMentionsTheAuthorNotifiesOnlyAsMention(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.insertPosts(1, 5)
 		at := services.PostIDAt(b.Clock.Now())
@@ -124,7 +124,7 @@ func TestAnAnswerThatMentionsIsAMention(t *testing.T) {
 	})
 }
 
-func TestAFollowThatComesBackIsNotNew(t *testing.T) {
+func TestARepeatedFollowStaysSeen(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		follow := Cause{Recipient: 1, Category: services.CategoryFollow, Actor: 2}
 		at := services.PostIDAt(b.Clock.Now())
@@ -200,7 +200,7 @@ func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
 }
 
 // A read notification becomes unread again when it gets a cause after the position up to which it was marked read.
-func TestAReadMarkReachesTheShownPosition(t *testing.T) {
+func TestAReadMarkCoversCausesUpToItsPosition(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.insertPosts(1, 5)
 		b.like(5, 2)
@@ -278,7 +278,7 @@ func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 }
 
 // A notification that is marked unread counts only if it is above the seen position. A late mark of an earlier list leaves it unread.
-func TestUnreadOpensAGeneration(t *testing.T) {
+func TestAMarkAsUnreadBeginsANewGeneration(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		places := b.likeThreePosts()
 		sqltest.Equal(b.T, b.markRead(readMarkSelection{UpToPositions: places, MarkGeneration: services.AnyMarkGeneration}), nil)
@@ -335,7 +335,7 @@ func TestMarkAllReadAndUndo(t *testing.T) {
 
 // A cause comes between two taps on the button, and is undone: the second tap changes nothing that is shown, and the undo is that of
 // the first.
-func TestASecondTapLeavesTheUndoOfTheFirst(t *testing.T) {
+func TestASecondMarkAllReadKeepsTheUndoOfTheFirst(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.likeThreePosts()
 		until := b.markAllRead(services.AnyMarkGeneration)
@@ -369,7 +369,7 @@ func TestMarkAllReadCoversUndoneCauses(t *testing.T) {
 }
 
 // A mark of some categories, or up to a position, ends the undo of the mark before.
-func TestAnotherMarkEndsTheUndo(t *testing.T) {
+func TestAnotherMarkEndsTheUndoOfMarkAllRead(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.likeThreePosts()
 		b.markAllRead(services.AnyMarkGeneration)

@@ -41,7 +41,7 @@ func TestAnEndedMentionHasTheTimeOfItsEdit(t *testing.T) {
 
 // More causes have come in a millisecond than the range of one event holds. Causes of that millisecond that are reported later get
 // free positions after the taken ones.
-func TestAPastCauseFindsAPlaceInAFullMillisecond(t *testing.T) {
+func TestAPastCauseGetsAPositionInAFullMillisecond(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.MakeUsers(2)
 		list := n.InsertPosts(users[0], 3)
@@ -83,7 +83,7 @@ func TestAPastCauseFindsAPlaceInAFullMillisecond(t *testing.T) {
 
 // One transaction applies two causes of one millisecond: one of the present, which takes the first position of the millisecond, and
 // one that is reported with its time. Both count.
-func TestAPastCauseOfThePresentMillisecond(t *testing.T) {
+func TestPastAndPresentCausesOfOneMillisecondBothCount(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.insertPosts(1, 5, 6)
 		b.like(5, 2)

@@ -112,7 +112,7 @@ func TestEveryJobMakesTheCountsEqualTheFacts(t *testing.T) {
 
 // A worker may die between any two steps of any job. When its leases have expired another worker finishes the job, and
 // readers see the facts.
-func TestACrashBetweenAnyTwoStepsIsMended(t *testing.T) {
+func TestACrashBetweenAnyTwoStepsIsRepaired(t *testing.T) {
 	for _, step := range factSteps() {
 		t.Run(step.Name, func(t *testing.T) {
 			step.CheckAfterEachCrash(t, newRedisServerNode(t, setSmallChunks, causesPerTestPage).World)
@@ -121,7 +121,7 @@ func TestACrashBetweenAnyTwoStepsIsMended(t *testing.T) {
 }
 
 // A job that can never succeed is tried five times and put aside; all others of the same claim are done at once.
-func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
+func TestAJobThatAlwaysFailsDelaysNoOthers(t *testing.T) {
 	for name, poison := range map[string]jobs.NewJob{
 		"not a user":     {Kind: jobProjectCounts, Key: "-1"},
 		"not a cause":    {Kind: jobNotify, Payload: []byte("[]")},

@@ -317,9 +317,9 @@ func (p *recipientHistory) checkCountsListAndFacts() {
 	}
 }
 
-// TestNumberIsTheListWhateverIsLost mixes events, marks, late and repeated jobs, days, and losses of Redis. After all jobs the
+// TestCountEqualsTheListAfterEveryHistory mixes events, marks, late and repeated jobs, days, and losses of Redis. After all jobs the
 // count is the length of the list, and both agree with the facts.
-func TestNumberIsTheListWhateverIsLost(t *testing.T) {
+func TestCountEqualsTheListAfterEveryHistory(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}))
 	histories.ReduceRapidChecks(t, 2)
 	rapid.Check(t, func(t *rapid.T) {

@@ -198,7 +198,7 @@ func TestALikeUndoneBeforeItsJobLeavesNothing(t *testing.T) {
 }
 
 // A seen like stays seen when it is undone and comes back.
-func TestALikeThatComesBackIsNotNew(t *testing.T) {
+func TestARepeatedLikeStaysSeen(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.MakeUsers(2)
 		author, liker := users[0], users[1]
@@ -314,7 +314,7 @@ func TestAnEmptyListOfNotificationsIsRefused(t *testing.T) {
 }
 
 // When many users like one post at once, each like is stored, and the author has one group.
-func TestManyLikeAtOnce(t *testing.T) {
+func TestConcurrentLikesOfAPostFormOneGroup(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.MakeUsers(21)
 		author := users[0]

@@ -70,7 +70,7 @@ func TestListIsNewestFirstWhenAJobComesLate(t *testing.T) {
 }
 
 // A like whose job comes late does not move its group up, and its user is listed by the like's time.
-func TestALateJoinerDoesNotRaiseTheirGroup(t *testing.T) {
+func TestALateLikeDoesNotMoveItsGroupUp(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.MakeUsers(4)
 		author := users[0]
@@ -92,7 +92,7 @@ func TestALateJoinerDoesNotRaiseTheirGroup(t *testing.T) {
 
 // A cause that arrives after a list was read is not covered by a mark of that list, even if it sorts below the first entry. A
 // mark of a later list, which shows the cause, covers it.
-func TestAMarkCoversOnlyWhatItsListHeld(t *testing.T) {
+func TestAMarkCoversOnlyTheListThatWasRead(t *testing.T) {
 	for name, mark := range map[string]func(n node, user services.UserID, first Notification){
 		"seen": func(n node, user services.UserID, first Notification) {
 			n.commitAndRunJobs(n.markSeen(user, nil, max(first.NewestPosition, first.MarkAllUpTo)))

@@ -28,7 +28,7 @@ func (n node) likeCount(user services.UserID) services.Count {
 
 // A preference changes the number at once, a second one changes it back in the same document, and a loss of Redis keeps the
 // preference.
-func TestPreferencesChangeTheCountAndBack(t *testing.T) {
+func TestPreferencesChangeTheCountAndSurviveALoss(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.MakeUsers(2)
 		author := users[0]

@@ -38,7 +38,7 @@ func (n node) newestLikes(user services.UserID, badges *services.Badges) (ids []
 
 // A notification that SQL has and the counts do not have yet is not among the newest: it would alert with a number that lacks it.
 // It is among them as soon as the badges count it.
-func TestTheNewestAreThoseThatTheBadgesCount(t *testing.T) {
+func TestNewestNotificationsAreThoseThatTheBadgesCount(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.MakeUsers(3)
 		author, posts := users[0], n.InsertPosts(users[0], maxNewestSearched+2)

@@ -10,7 +10,7 @@ import (
 	"tidings/services/sql"
 )
 
-func TestMutesWithAnEnd(t *testing.T) {
+func TestAMuteStandsUntilItsEnd(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		until := b.clock.Now().Add(time.Hour).Truncate(time.Microsecond)
 		stands := func(want time.Time, found bool) {

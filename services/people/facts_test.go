@@ -255,7 +255,7 @@ func TestActiveUsers(t *testing.T) {
 }
 
 // The previous visit stays the same, however often the present visit is recorded.
-func TestVisitedBefore(t *testing.T) {
+func TestThePreviousVisitStaysDuringAVisit(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		user := b.makeUsers("alice")[0]
 		seen := func() {

@@ -11,7 +11,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-func TestPositionsOnlyGrow(t *testing.T) {
+func TestReadPositionNeverRegresses(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		sqltest.Equal(b.T, sqltest.Must(positions.Of(b.Ctx, b.DB, 1, positions.HomeFeedView, ""))(b.T), services.PostID(0))
 		for _, step := range []struct{ to, stands services.PostID }{{7, 7}, {5, 7}, {7, 7}, {9, 9}, {0, 9}, {services.MaxPostID, services.MaxPostID}} {

@@ -136,7 +136,7 @@ func TestInFlightFanouts(t *testing.T) {
 }
 
 // DecrementUnnamedChunks reports the last of an author's chunks of followers, and reports it once.
-func TestTheLastChunkOfAnAuthor(t *testing.T) {
+func TestTheLastChunkOfAnAuthorIsReportedOnce(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.writeAuthor(services.Author{Number: 7, Mode: services.AuthorBig, NamedInFollowerDocuments: true, FollowerChunksToName: 2})
 		end := func() (last bool) {

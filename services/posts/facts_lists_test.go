@@ -94,7 +94,7 @@ func TestPagesSkipHiddenUsersUpToABound(t *testing.T) {
 
 // All likes of the viewer's own post are listed, except those of users that the viewer blocks: the viewer was notified of them,
 // and a gap would reveal that a user hides or blocks. On a post of another author users who hide or block are left out.
-func TestTheLikesOfOnesOwnPostAreListedWhoeverHides(t *testing.T) {
+func TestLikesOfTheViewersOwnPostIncludeHidingUsers(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		const viewer, hider, blocker, blocked, erased, other = 1, 2, 3, 4, 5, 6
 		b.MakeUsers("viewer", "hider", "blocker", "blocked", "erased", "other")

@@ -61,7 +61,7 @@ func TestMutesAndHidesTakeAFollowOutOfTheFeed(t *testing.T) {
 
 // A mute by the followee, a hide by the followee from a third user, and the follower's own hide from the followee do not affect
 // this follow.
-func TestOthersRestrictionsLeaveAFollowAlone(t *testing.T) {
+func TestUnrelatedRestrictionsDoNotAffectAFollow(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.MakeUsers("reader", "author", "other")
 		b.MakeFollows(services.FollowEdge{Follower: 1, Followee: 2})

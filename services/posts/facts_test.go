@@ -82,7 +82,7 @@ func TestLockShared(t *testing.T) {
 
 // A transaction that locks a post commits before the post can be deleted. Otherwise a like and a deletion that do not see each
 // other could both succeed.
-func TestLockSharedKeepsOffADeletion(t *testing.T) {
+func TestLockSharedDelaysADeletion(t *testing.T) {
 	b := newTestStore(t, sqltest.Postgres(t))
 	b.insertPosts(1, 5)
 	held, gate, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)

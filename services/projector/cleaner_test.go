@@ -57,7 +57,7 @@ func hasNoKeys(w *fanouttest.World, user services.UserID) bool {
 }
 
 // A run removes the entries that no list shows and the keys of dormant and unknown users, and no other key.
-func TestCleanerFrees(t *testing.T) {
+func TestCleanerRemovesOnlyUnusedEntriesAndKeys(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(5)
 		author, reader, dormant, never := users[0], users[1], users[2], users[3]
@@ -186,7 +186,7 @@ func TestAUserWhoReturnsDuringADropIsComplete(t *testing.T) {
 }
 
 // All nodes share one run; another node continues the run of one that dies in its turn, from the same position.
-func TestCleanersTakeTurns(t *testing.T) {
+func TestCleanersOfAllNodesShareOneRun(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		here, there := projector.NewCleaner(w.Projector, cleanInterval), projector.NewCleaner(w.AnotherFanout().Projector, cleanInterval)
 		takes := func(c *projector.Cleaner, want bool, when string) {
@@ -270,7 +270,7 @@ func (l *lockedLog) String() string {
 }
 
 // A cleaner runs by itself, and ends with its context.
-func TestCleanerRuns(t *testing.T) {
+func TestCleanerRunsUntilItsContextEnds(t *testing.T) {
 	w := newEmbeddedWorld(t)
 	_, err := w.Redis.BeginRebuild(t.Context(), []services.UserID{999}, rdb.RebuildMode{IsVisit: true})
 	w.Must(err)

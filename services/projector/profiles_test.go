@@ -11,7 +11,7 @@ import (
 )
 
 // A changed profile reaches the copy of the profile in Redis.
-func TestAProfileReachesItsCopy(t *testing.T) {
+func TestAChangedProfileIsProjectedToRedis(t *testing.T) {
 	w := newEmbeddedWorld(t)
 	user := w.MakeUsers(1)[0]
 	name := "Ada"

@@ -141,7 +141,7 @@ func TestACallIsPendingUntilItsRunEnds(t *testing.T) {
 
 // A lost feed is rebuilt as the facts say, whatever its length and also if it was trimmed. Until then the document is not ready, so it
 // is not shown as 0.
-func TestALostFeedComesBackRight(t *testing.T) {
+func TestALostFeedIsRebuiltFromTheFacts(t *testing.T) {
 	for _, posts := range []int{0, 1, services.FeedRetention - 1, services.FeedRetention, services.FeedRetention + 1, services.FeedRetention + 60} {
 		w := newRedisServerWorld(t)
 		users := w.MakeUsers(2)
@@ -172,7 +172,7 @@ func TestALostFeedComesBackRight(t *testing.T) {
 }
 
 // One refill for every recent user repairs feeds after follows without jobs, as by an import.
-func TestQueuedRefillsMendTheFeedsOfActiveUsers(t *testing.T) {
+func TestQueuedRefillsRepairTheFeedsOfActiveUsers(t *testing.T) {
 	w := newEmbeddedWorld(t)
 	users, absent := w.MakeUsers(3), w.MakeNeverSeenUsers(1)[0]
 	author, readers := users[0], users[1:]

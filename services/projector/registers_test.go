@@ -9,7 +9,7 @@ import (
 	"tidings/services/redis"
 )
 
-func TestNamesAreRegisteredOnce(t *testing.T) {
+func TestRegisteringANameTwicePanics(t *testing.T) {
 	w := newEmbeddedWorld(t)
 	for want, register := range map[string]func(){
 		`projector: the reader "live board" is registered twice`: func() {

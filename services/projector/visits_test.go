@@ -197,7 +197,7 @@ func TestAwayUsersAreRefilledWhenTheyReturn(t *testing.T) {
 
 // A rebuild that is no visit is under way, and has just begun to read the facts, when the user comes. The visit counts at once, and
 // the end of the other rebuild does not take it back.
-func TestAVisitorWhoMeetsARebuildIsCounted(t *testing.T) {
+func TestAVisitDuringARebuildIsRecorded(t *testing.T) {
 	for what, rebuild := range map[string]func(w *fanouttest.World, user services.UserID) error{
 		"a refill": func(w *fanouttest.World, user services.UserID) error {
 			return w.Projector.RefillInbox(w.TB.Context(), user)

@@ -98,8 +98,8 @@ func BenchmarkEvents(b *testing.B) {
 	b.ReportMetric(bytes, "B/watcher")
 }
 
-// BenchmarkSweep reconciles 10,000 watched users without any change.
-func BenchmarkSweep(b *testing.B) {
+// BenchmarkReconciliation reconciles 10,000 watched users without any change.
+func BenchmarkReconciliation(b *testing.B) {
 	h, _, _, _ := newWatchedHub(b, 10_000)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -11,8 +11,8 @@ import (
 	"tidings/services/trace"
 )
 
-// TestConflation: if a change comes every 10 ms, every tenth state is sent, and it is the newest at that time.
-func TestConflation(t *testing.T) {
+// TestFrequentChangesAreConflated: if a change comes every 10 ms, every tenth state is sent, and it is the newest at that time.
+func TestFrequentChangesAreConflated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
 		e.setDocument(7, 100, 0)

@@ -7,10 +7,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestHistories: hints are lost, doubled and reordered, Redis is away or flushed, renders are slow or fail, and watchers come and
+// TestHubHistoriesEndInTheRightState: hints are lost, doubled and reordered, Redis is away or flushed, renders are slow or fail, and watchers come and
 // go. After the last change and one reconciliation, the last state of every open channel is right, and the versions on each
 // channel have risen strictly.
-func TestHistories(t *testing.T) {
+func TestHubHistoriesEndInTheRightState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newHubWorld(rapidPicker{t}, historyOptions{withFaults: true})
 		if err := w.runHistory(rapid.IntRange(10, 150).Draw(t, "steps")); err != nil {
@@ -30,8 +30,8 @@ func TestHistoriesWithoutHealing(t *testing.T) {
 	})
 }
 
-// TestHistoriesFindBugs: the histories fail for each injected bug, and none fails without one.
-func TestHistoriesFindBugs(t *testing.T) {
+// TestHubHistoriesFindEveryInjectedBug: the histories fail for each injected bug, and none fails without one.
+func TestHubHistoriesFindEveryInjectedBug(t *testing.T) {
 	for _, test := range []struct {
 		historyOptions
 		red bool // some history must fail

@@ -226,7 +226,7 @@ func (c *consumer) endChannels() {
 }
 
 // A consumer that ends while Watch is under way gets a closed channel, and leaves nothing in the hub.
-func TestAConsumerThatHasEnded(t *testing.T) {
+func TestAConsumerThatHasEndedGetsAClosedChannel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
 		e.setDocument(7, 100, 0)
@@ -245,8 +245,8 @@ func TestAConsumerThatHasEnded(t *testing.T) {
 	})
 }
 
-// TestWake: a consumer that receives without waiting when it is woken, and only then, misses nothing.
-func TestWake(t *testing.T) {
+// TestAWokenConsumerMissesNothing: a consumer that receives without waiting when it is woken, and only then, misses nothing.
+func TestAWokenConsumerMissesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
 		e.setDocument(7, 100, 0)
@@ -282,8 +282,8 @@ func TestWake(t *testing.T) {
 	})
 }
 
-// TestReturnAfterAFailedRender: a user who left after a failed render is not delayed on return.
-func TestReturnAfterAFailedRender(t *testing.T) {
+// TestAReturnAfterAFailedRenderIsNotDelayed: a user who left after a failed render is not delayed on return.
+func TestAReturnAfterAFailedRenderIsNotDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
 		e.renderErr = errBackendUnavailable
@@ -305,7 +305,7 @@ func TestReturnAfterAFailedRender(t *testing.T) {
 }
 
 // A change of content that all badges share reaches every watched user, in a version of which only the shared half rose.
-func TestHintShared(t *testing.T) {
+func TestASharedChangeReachesEveryWatchedUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
 		e.setDocument(7, 100, 1)
@@ -332,7 +332,7 @@ func TestHintShared(t *testing.T) {
 }
 
 // A change of content that some users share reaches those users, and no others.
-func TestHintSharedOfSome(t *testing.T) {
+func TestASharedChangeOfSomeUsersReachesThoseUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
 		e.setDocument(7, 100, 1)

@@ -34,7 +34,7 @@ func TestReconciliationWritesLeasesBeforeItCompares(t *testing.T) {
 
 // If reconciliation finds lost data while WriteLeases is in flight, the lease is written again: whether Redis wrote the lease before
 // or after the loss is unknown.
-func TestLossFoundDuringWriteLeases(t *testing.T) {
+func TestALossDuringWriteLeasesRewritesTheLease(t *testing.T) {
 	clock := &manualClock{time.Unix(1000, 0)}
 	e := newFakeBackend()
 	e.setDocument(7, 100, 1)

@@ -107,9 +107,9 @@ func TestRenderWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestSweepGivesUpOnSilence: if each batch waits for an answer that does not come, the rest waits for the next
+// TestReconciliationStopsWhenRendersGetNoAnswer: if each batch waits for an answer that does not come, the rest waits for the next
 // reconciliation. So the time of one reconciliation does not grow with the number of users.
-func TestSweepGivesUpOnSilence(t *testing.T) {
+func TestReconciliationStopsWhenRendersGetNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
 		h := New(e.config())
@@ -132,8 +132,8 @@ func TestSweepGivesUpOnSilence(t *testing.T) {
 	})
 }
 
-// TestRunEnds: Run takes back the leases of all users at its end, and does not wait forever for the answer.
-func TestRunEnds(t *testing.T) {
+// TestRunRemovesAllLeasesAtItsEnd: Run takes back the leases of all users at its end, and does not wait forever for the answer.
+func TestRunRemovesAllLeasesAtItsEnd(t *testing.T) {
 	for name, silent := range map[string]bool{"OK": false, "Redis is silent": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -223,8 +223,8 @@ func TestAPanicOfRenderFailsItsUserAlone(t *testing.T) {
 	})
 }
 
-// TestAPanicOfVersionsEndsNothing: after a panic of DocumentVersions the hub goes on, and the next reconciliation tries again.
-func TestAPanicOfVersionsEndsNothing(t *testing.T) {
+// TestAPanicOfDocumentVersionsIsTriedAgain: after a panic of DocumentVersions the hub goes on, and the next reconciliation tries again.
+func TestAPanicOfDocumentVersionsIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
 		config := e.config()

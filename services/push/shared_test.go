@@ -12,7 +12,7 @@ import (
 
 // If the hint of a shared change was lost, reconciliation finds the change, even if the document half of the version is unchanged. A
 // state for which both halves agree is not rendered again.
-func TestTheSweepComparesTheSharedHalf(t *testing.T) {
+func TestReconciliationComparesTheSharedHalf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
 		e.setDocument(7, 100, 1)
@@ -47,7 +47,7 @@ func TestTheSweepComparesTheSharedHalf(t *testing.T) {
 
 // Reconciliation renders a sample of the users, and so finds a state that changed without a newer version. The state is sent once
 // RaiseVersions has given it one. Until RaiseVersions succeeds, each sample with that user finds the state again.
-func TestTheSampleFindsTwoStatesOfOneVersion(t *testing.T) {
+func TestReconciliationSamplesFindTwoStatesOfOneVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
 		for user := range services.UserID(40) {

@@ -48,7 +48,7 @@ func TestSlotOmitsAHeldFirstState(t *testing.T) {
 	}
 }
 
-func TestSlotClosed(t *testing.T) {
+func TestAClosedSlotAcceptsNothing(t *testing.T) {
 	s := newLatestSlot[int]("")
 	s.put("1", 10)
 	if !s.close() || s.close() {

@@ -17,8 +17,8 @@ type manualClock struct{ at time.Time }
 
 func (c *manualClock) Now() time.Time { return c.at }
 
-// TestTimers: users are woken in the order and at the times of a sorted list.
-func TestTimers(t *testing.T) {
+// TestTimersWakeUsersInOrder: users are woken in the order and at the times of a sorted list.
+func TestTimersWakeUsersInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		clock := &manualClock{time.Unix(1000, 0)}
 		h := New(Config{Clock: clock})

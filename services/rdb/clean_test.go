@@ -213,7 +213,7 @@ func TestDropUsers(t *testing.T) {
 }
 
 // An add whose post was read before the user's keys were dropped is refused after the user is back: their rebuild has read the post.
-func TestALateAddAfterADrop(t *testing.T) {
+func TestAnAddReadBeforeADropIsRefused(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
 		late := v.takeStamp()

@@ -31,7 +31,7 @@ func (v feedTest) readDocumentCached(what string, trips int) Document {
 
 // Each script of the feed that changes the content of a document gives it a new version, so that no reader gets an outdated kept
 // document. Fields that change without a new version are read each time.
-func TestKeptDocumentsFollowEveryWrite(t *testing.T) {
+func TestEveryWriteInvalidatesKeptDocuments(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		for name, write := range v.feedWrites() {
 			v.deleteKeys(DocumentKey(reader), inboxKey(reader))
@@ -63,7 +63,7 @@ func (v feedTest) cachedDocumentCount() int {
 }
 
 // A kept document is not used any more after SetDots has changed the layout, after ForgetDocument, or if Redis' document is not whole.
-func TestKeptDocumentsEndWithWhatTheyWereReadBy(t *testing.T) {
+func TestKeptDocumentsAreDroppedWhenTheyNoLongerApply(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
 		v.readDocumentCached("the first read", 1)
@@ -164,7 +164,7 @@ func TestKeptDocumentsAreBoundedInBytes(t *testing.T) {
 
 // A document that was lost may be born again with the version that it had, after the clock was set back. It must not be taken
 // for the kept one.
-func TestADocumentThatIsBornAgainIsReadAgain(t *testing.T) {
+func TestARecreatedDocumentOfTheSameVersionIsReadAgain(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
 		v.readDocumentCached("the first read", 1)
@@ -180,7 +180,7 @@ func TestADocumentThatIsBornAgainIsReadAgain(t *testing.T) {
 
 // A document says which posts are too old to count, and on which day the next message will be (fields fx and Cx). Both may change
 // without a new version, if the count stays the same. A document that is kept in memory must still have the present values.
-func TestKeptDocumentsAge(t *testing.T) {
+func TestKeptDocumentsHaveThePresentExpiryFields(t *testing.T) {
 	redistest.EachRedis(t, func(t *testing.T, url string) {
 		expiry := services.SourceExpiry{services.SourceHomeFeed: 2, services.SourceConversations: 2}
 		v := feedTest{t, openProjections(t, redis.Options{URL: url, ReadTimeout: longReadTimeout}, DocumentShape{Expiry: expiry})}
@@ -205,7 +205,7 @@ func TestKeptDocumentsAge(t *testing.T) {
 }
 
 // For a kept document Redis is asked for a few fields only.
-func TestKeptDocumentsAreNotReadWhole(t *testing.T) {
+func TestKeptDocumentsAreCheckedByAFewFields(t *testing.T) {
 	v := feedTest{t, openProjections(t, redis.Options{URL: redistest.NewServer(t).URL(), ReadTimeout: longReadTimeout})}
 	v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
 	v.readDocumentCached("the first read", 1)

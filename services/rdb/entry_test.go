@@ -62,7 +62,7 @@ func TestEntriesSortAsTheirIDsDo(t *testing.T) {
 	})
 }
 
-func TestTheTextOfAnEntry(t *testing.T) {
+func TestEntryText(t *testing.T) {
 	for _, test := range []struct {
 		entry services.FeedEntry
 		text  string
@@ -77,7 +77,7 @@ func TestTheTextOfAnEntry(t *testing.T) {
 	}
 }
 
-func TestMembersThatAreNoEntriesAreSkipped(t *testing.T) {
+func TestParseEntryRefusesMalformedText(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":              "",
 		"the sentinel":         "!" + zeroID,

@@ -158,7 +158,7 @@ func TestARebuildInANewEpochKeepsNothing(t *testing.T) {
 	})
 }
 
-func TestADocumentOlderThanWhatWasShownIsLost(t *testing.T) {
+func TestADocumentOlderThanAShownVersionIsLost(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
 		n := v.readDocument().Version

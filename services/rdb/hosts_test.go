@@ -19,7 +19,7 @@ func (v feedTest) hostsState() LiveBoardState {
 }
 
 // A document lists the hosts whom the reader follows, after follows, rebuilds, drops and losses.
-func TestHostsAreNamedInDocuments(t *testing.T) {
+func TestDocumentsListTheFollowedHosts(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		first, second := services.FollowedAuthor{Author: author, ItemsCountAfter: 3}, services.FollowedAuthor{Author: otherUser, ItemsCountAfter: services.PostID(author)<<32 | services.PostID(author)}
 		name := func(stamp redis.ClockStamp, host services.FollowedAuthor) redis.Result {

@@ -12,7 +12,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-func TestARebuildBeginsWithWhatIsMissing(t *testing.T) {
+func TestADocumentIsNotReadyUntilItsRebuildEnds(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		before, err := v.projections.Now(v.Context())
 		v.must(err)
@@ -255,7 +255,7 @@ func TestAShortInboxAsksForARefill(t *testing.T) {
 	})
 }
 
-func TestPagesAreContiguous(t *testing.T) {
+func TestInboxPagesAreContiguous(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 310, countedEntry)})
 		for _, limit := range []int{1, 7, 100, 299, 300, 301} {

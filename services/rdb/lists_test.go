@@ -2,7 +2,7 @@ package rdb
 
 import "testing"
 
-func TestAPartOfUsersKeysIsRegisteredOnce(t *testing.T) {
+func TestRegisteringAKeyPartTwicePanics(t *testing.T) {
 	defer func(drop string, known []FeatureList, ends []string) {
 		dropFromInboxScript.Source, registeredLists, leaseKeyParts = drop, known, ends
 	}(dropFromInboxScript.Source, registeredLists, leaseKeyParts)

@@ -42,7 +42,7 @@ func (v feedTest) putCounts(counts ...services.CategoryCounts) redis.Result {
 	return results[0]
 }
 
-func TestCountsOfTheNewestVersionStay(t *testing.T) {
+func TestTheNewestVersionOfCountsWins(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		if result := v.putCounts(newLikeCounts(1)); result.Status != redis.Missing {
 			v.Errorf("without a document: %+v, want the status %d", result, redis.Missing)
@@ -206,7 +206,7 @@ func TestACategoryWithoutItsCountsOrPositionIsRebuilt(t *testing.T) {
 	})
 }
 
-func TestResultsOfManyUsersAreInTheirOrder(t *testing.T) {
+func TestPutNotificationsKeepsTheOrderOfItsUsers(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		users := make([]NotificationCounts, 501)
 		for i := range users {

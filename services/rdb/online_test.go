@@ -62,7 +62,7 @@ func TestOnlineUsersAreListedUntilTheirLeaseEnds(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t)) })
 }
 
-func TestOnlineReportsWhatRedisRefuses(t *testing.T) {
+func TestOnlineUsersWithoutRedisAreUnavailable(t *testing.T) {
 	server := redistest.NewServer(t)
 	v := feedTest{t, openProjections(t, redis.Options{URL: server.URL(), NodeID: "here"})}
 	server.Kill()

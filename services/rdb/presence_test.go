@@ -122,7 +122,7 @@ func sorted(users []services.UserID) []services.UserID {
 	return users
 }
 
-func TestALeaseIsByTheNodesClockAndTheKeyEndsWithIt(t *testing.T) {
+func TestOnlineLeasesUseTheNodesClockAndExpireTheirKey(t *testing.T) {
 	redistest.EachRedis(t, func(t *testing.T, url string) {
 		clock := redistest.NewManualClock(time.UnixMilli(1_700_000_000_123))
 		v := feedTest{t, openProjections(t, redis.Options{URL: url, NodeID: "here", Clock: clock})}

@@ -41,7 +41,7 @@ func (v feedTest) wantPulled(what string, result redis.Result, status redis.Resu
 	}
 }
 
-func TestPulledAuthorsAreNamedInDocuments(t *testing.T) {
+func TestDocumentsListThePulledAuthors(t *testing.T) {
 	// The second entry's time contains the bytes of the first author's ID, so that a search for them also matches at a wrong
 	// offset.
 	follow, second := services.FollowedAuthor{Author: author, ItemsCountAfter: 3}, services.FollowedAuthor{Author: otherUser, ItemsCountAfter: services.PostID(author)<<32 | services.PostID(author)}

@@ -81,7 +81,7 @@ func TestARebuildWithoutAVisitMakesNoDocument(t *testing.T) {
 }
 
 // A visit moves day and lifetime, also if a rebuild without a visit began before it and ends after it.
-func TestAVisitOutlastsARebuildWithoutOne(t *testing.T) {
+func TestARebuildWithoutAVisitKeepsALaterVisit(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		for what, before := range map[string]func(){
 			"of a whole document": func() {},

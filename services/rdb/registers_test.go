@@ -21,7 +21,7 @@ func (v feedTest) putRegisters(registers ...Register) redis.Result {
 }
 
 // Versioned fields are read as they were written. An older value, or the same again, changes nothing.
-func TestRegistersAreReadAsTheyWereWritten(t *testing.T) {
+func TestVersionedFieldsAreReadAsTheyWereWritten(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.projections.SetDots([]string{"shop", "wallet"})
 		v.buildFromFacts(FeedFacts{})

@@ -171,7 +171,7 @@ func TestAResetRepairsAStampInTheFuture(t *testing.T) {
 	})
 }
 
-func TestVersionedFieldNamesAreThoseOfEveryDocument(t *testing.T) {
+func TestEveryNewDocumentHasAllVersionedFields(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.projections.SetDots([]string{"shop"})
 		v.buildFromFacts(FeedFacts{})

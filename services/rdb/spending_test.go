@@ -31,7 +31,7 @@ func TestSpendingAddsUpWithinAWindow(t *testing.T) {
 	})
 }
 
-func TestSpendingIntoAnotherTypeIsAnError(t *testing.T) {
+func TestSpendingIntoAKeyOfTheWrongTypeIsAnError(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.must(v.projections.Commands().LPush(v.Context(), spendingKey(1, "a"), "a key of another type").Err())
 		ledger := SpendingLedger{v.projections.Client}

@@ -58,7 +58,7 @@ func TestTheBreakerOpensAfterTenFailuresInARow(t *testing.T) {
 	}
 }
 
-func TestManyCallsLeaveNothingBehindInTheBreaker(t *testing.T) {
+func TestTheBreakerForgetsEndedCalls(t *testing.T) {
 	b := newBreaker("test", slog.New(slog.DiscardHandler))
 	var callers sync.WaitGroup
 	for range 8 {
@@ -195,7 +195,7 @@ func countUnavailable(replies []Reply) (n int) {
 	return n
 }
 
-func TestADeadlineIsKeptInABlackHole(t *testing.T) {
+func TestADeadlineEndsACallThatGetsNoAnswer(t *testing.T) {
 	server := redistest.NewServer(t)
 	for name, call := range map[string]func(context.Context, *Client) error{
 		"command":  func(ctx context.Context, c *Client) error { return MapError(c.Commands().Get(ctx, "key").Err()) },
@@ -250,7 +250,7 @@ func TestWithoutADeadlineTheReadTimeoutEndsACall(t *testing.T) {
 	eventually.Succeeds(t, 2*time.Second, "it works again", func() error { return readOneKey(t.Context(), c) })
 }
 
-func TestALostReplyIsNotRepeatedByTheLibrary(t *testing.T) {
+func TestTheClientLibraryDoesNotRepeatALostReply(t *testing.T) {
 	server := redistest.NewServer(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	c := connect(t, Options{URL: proxy.URL()})

@@ -12,7 +12,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-func TestTimePassesInTheEmbeddedRedis(t *testing.T) {
+func TestKeysOfTheEmbeddedRedisExpire(t *testing.T) {
 	c := connect(t, Options{URL: "embedded"})
 	if err := c.Commands().Set(t.Context(), "short", 1, 100*time.Millisecond).Err(); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-func TestTheEpochIsOfAllMastersAndNeverOfAnEarlierAnswer(t *testing.T) {
+func TestTheEpochCoversAllMastersAndIgnoresLateAnswers(t *testing.T) {
 	var e epoch
 	if e.value() != noEpoch {
 		t.Errorf("before any answer: %s", e.value())

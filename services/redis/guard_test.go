@@ -135,7 +135,7 @@ func TestReadsBehindAHungBatchAreNotSent(t *testing.T) {
 }
 
 // Writers continue until the breaker opens: a lost write has no substitute.
-func TestTheGuardIsForReadsAlone(t *testing.T) {
+func TestTheGuardRefusesNoWrites(t *testing.T) {
 	c, g, _, sent := openHungClient(t)
 	if err := MapError(c.batchingClient.Get(t.Context(), "a").Err()); !services.IsUnavailable(err) || !g.refuses() {
 		t.Fatalf("%v, refuses %v", err, g.refuses())

@@ -245,7 +245,7 @@ func TestHintsGoOnAfterAnOutage(t *testing.T) {
 	l.awaitHints(t, Hint{1, 1})
 }
 
-func TestASilentNetworkIsNoticed(t *testing.T) {
+func TestASubscriptionOverASilentNetworkIsReopened(t *testing.T) {
 	server := redistest.NewServer(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	l := listenForHints(t, Options{URL: proxy.URL(), NodeID: "a"})
@@ -261,7 +261,7 @@ func TestASilentNetworkIsNoticed(t *testing.T) {
 	l.awaitResyncs(t, 2)
 }
 
-func TestMessagesThatAreNoHintsAreLogged(t *testing.T) {
+func TestMalformedHintsAreLogged(t *testing.T) {
 	server := redistest.NewServer(t)
 	var log redistest.LogRecorder
 	l := listenForHints(t, Options{URL: server.URL(), NodeID: "a", Log: log.Log()})
@@ -308,7 +308,7 @@ func killSubscriptions(t *testing.T, c *Client) {
 	}
 }
 
-func TestHintsTravelWithTheirCause(t *testing.T) {
+func TestHintsAreReadWithAndWithoutACause(t *testing.T) {
 	plain := encodeHints([]Hint{{1, 2}})
 	if message := withCause(trace.Cause{}, plain); string(message) != string(plain) {
 		t.Errorf("a hint without a cause is %q: older versions do not understand it", message)

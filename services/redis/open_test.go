@@ -276,7 +276,7 @@ func TestALateRedisIsPreparedWhenItComes(t *testing.T) {
 }
 
 // On a busy machine a server that a node has just started may stall. The node waits for it as for any other.
-func TestAStartedServerMayBeLate(t *testing.T) {
+func TestAPrivateServerMayBeLate(t *testing.T) {
 	c, err := Open(t.Context(), Options{URL: modePrivate, DataDir: t.TempDir(), AllowLateServer: true, ReadTimeout: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
@@ -290,7 +290,7 @@ func TestAStartedServerMayBeLate(t *testing.T) {
 }
 
 // A malformed URL and a wrong password remain errors: waiting does not fix them.
-func TestLateIsNoExcuseForAURLThatIsWrong(t *testing.T) {
+func TestAllowLateServerRefusesAWrongURLOrPassword(t *testing.T) {
 	server := redistest.NewServer(t)
 	server.Do("ACL", "SETUSER", "guest", "on", ">right", "~*", "+@all")
 	for _, url := range []string{"rediz://127.0.0.1:1", strings.Replace(server.URL(), "redis://", "redis://guest:secret@", 1)} {

@@ -52,7 +52,7 @@ func TestRoundTripsAreCounted(t *testing.T) {
 	})
 }
 
-func TestASecondSendingIsARoundTrip(t *testing.T) {
+func TestSendingAnUnknownScriptInFullIsARoundTrip(t *testing.T) {
 	server := redistest.NewServer(t)
 	c := connect(t, Options{URL: server.URL()})
 	ctx, trips := WithRoundTrips(t.Context())

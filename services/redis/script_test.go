@@ -16,7 +16,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-func TestRepliesStandInTheOrderOfTheirCalls(t *testing.T) {
+func TestRepliesAreInTheOrderOfTheirCalls(t *testing.T) {
 	redistest.EachRedis(t, func(t *testing.T, url string) {
 		c := connect(t, Options{URL: url})
 		calls := make([]ScriptCall, 1203)
@@ -252,7 +252,7 @@ func TestReplaceAScriptWhileAllAreLoaded(t *testing.T) {
 	}
 }
 
-func TestScriptNamesAreOfWhatRedisKnows(t *testing.T) {
+func TestScriptNamesNameTheLoadedScripts(t *testing.T) {
 	c := connect(t, Options{URL: "embedded"})
 	names := ScriptNames()
 	sums := slices.Sorted(maps.Keys(names))
@@ -265,7 +265,7 @@ func TestScriptNamesAreOfWhatRedisKnows(t *testing.T) {
 	}
 }
 
-func TestARegisteredScriptIsAllOfItsParts(t *testing.T) {
+func TestARegisteredScriptJoinsItsParts(t *testing.T) {
 	if secondScript.Source != "return 2" || firstScript.sha1 == secondScript.sha1 || len(secondScript.sha1) != 40 {
 		t.Errorf("%+v and %+v", firstScript, secondScript)
 	}

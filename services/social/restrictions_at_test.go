@@ -11,7 +11,7 @@ import (
 
 // Restrictions of one millisecond in the past are listed in the order in which they were reported, even if each is reported by another
 // process of the node: a new process does not know the IDs that a former process made.
-func TestRestrictionsOfOneMillisecondInThePast(t *testing.T) {
+func TestRestrictionsOfOnePastMillisecondKeepTheirOrder(t *testing.T) {
 	eachNode(t, func(t *testing.T, n testNode) {
 		users := n.MakeUsers(maxPeoplePerList + 1)
 		owner, others := users[0], users[1:]

@@ -43,7 +43,7 @@ func TestJobsOfLateEventsAreDueLater(t *testing.T) {
 
 // SetMomentOfNewIDs does not make an event dated: the event has the time of the transaction, and only the IDs made for it are of the
 // given moment.
-func TestAPlacedEventIsOfNow(t *testing.T) {
+func TestSetMomentOfNewIDsDoesNotDateAnEvent(t *testing.T) {
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	ids := services.NewIDClock(services.SystemClock{}, 1)
 	came := services.PostIDAt(now.Add(-time.Second))

@@ -30,7 +30,7 @@ func TestStatementsInBothDialects(t *testing.T) {
 }
 
 // The URL of a file names no host, neither for a Unix path nor for a Windows path.
-func TestPathsInAddressesOfFiles(t *testing.T) {
+func TestFileURLsNameNoHost(t *testing.T) {
 	for path, want := range map[string]string{"/data/tidings.db": "/data/tidings.db", "C:/data/tidings.db": "/C:/data/tidings.db"} {
 		if got := uriPath(path); got != want {
 			t.Errorf("the path %s is %s in an address, want %s", path, got, want)

@@ -32,7 +32,7 @@ func (w migrationWaitHandler) Handle(_ context.Context, record slog.Record) erro
 
 // While a backup reads a table, the node that brings the tables up to date waits, and the statements of the other nodes do not wait
 // behind it.
-func TestAMigrationThatWaitsForATableStopsNobody(t *testing.T) {
+func TestAMigrationThatWaitsForALockBlocksNoStatements(t *testing.T) {
 	url := sqltest.NewServer(t).NewDatabase(t)
 	if err := sql.MigrateTo(t.Context(), url, 95); err != nil {
 		t.Fatal(err)

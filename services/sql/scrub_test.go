@@ -262,7 +262,7 @@ func TestScrubBesideOtherWrites(t *testing.T) {
 }
 
 // While a reader is in the middle of a read, the log cannot be emptied, but writes succeed. After the read another try succeeds.
-func TestEmptyLogWaitsForNoReader(t *testing.T) {
+func TestEmptyWALDoesNotWaitForReaders(t *testing.T) {
 	f := newScrubbedDB(t, 3)
 	f.runRandomChanges(50)
 	held := sql.NewStatement("rows of the test", `SELECT id FROM rowed`)
@@ -320,7 +320,7 @@ func TestScrubOnPostgresAndOnAClosedDatabase(t *testing.T) {
 
 // When the log has filled the disk, no write fits that would copy it into the file. So the log is emptied before writes are tried
 // again.
-func TestTheLogIsEmptiedBeforeWritesAreTriedAgain(t *testing.T) {
+func TestCheckWritesEmptiesTheWALFirst(t *testing.T) {
 	f := newScrubbedDB(t, 5)
 	f.runRandomChanges(50)
 	refused := errors.New("disk: file too large")

@@ -7,7 +7,7 @@ import (
 )
 
 // A statement about users compares with one user, or with the list of several. Both texts are otherwise the same.
-func TestAStatementAboutOneUserHasNoList(t *testing.T) {
+func TestAStatementAboutOneUserComparesWithoutAList(t *testing.T) {
 	both := NewUserStatement("test of a user", "test of users", "SELECT a FROM t WHERE {user t.b} AND c = $2")
 	for _, c := range []struct {
 		users            []services.UserID

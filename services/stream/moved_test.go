@@ -11,7 +11,7 @@ import (
 
 // A part that did not rise moved if it fell, or if its facts changed below the same number. A part that shows nothing, or is not
 // in the total, did not move.
-func TestMovedParts(t *testing.T) {
+func TestPartsThatFellOrChangedHaveMoved(t *testing.T) {
 	letters := func(unread int, facts uint64, inTotal bool) State {
 		return State{Parts: []Part{{Source: services.SourceSiteMessages, Name: "general", Value: unread, FactsVersion: facts, InTotal: inTotal}}}
 	}

@@ -81,7 +81,7 @@ func TestAPanicOfAllBadgesDelaysThem(t *testing.T) {
 }
 
 // A lap passes a user whose badges panic, and finds the unmarked changes of the others.
-func TestALapPassesAPanic(t *testing.T) {
+func TestALapContinuesAfterAPanic(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
 		w := newTestWorld(b)

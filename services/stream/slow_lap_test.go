@@ -74,7 +74,7 @@ func (w *awayUsersWorld) compareNextUsers(s *Service) []services.UserID {
 }
 
 // A slow lap finds the unmarked changes of the users that laps leave out, and of nobody else.
-func TestSlowLapFindsWhoIsAway(t *testing.T) {
+func TestSlowLapFindsChangesOfAwayUsers(t *testing.T) {
 	for _, count := range []int{slowBatchSize - 1, slowBatchSize, 2*slowBatchSize + 1} {
 		t.Run(fmt.Sprint(count), func(t *testing.T) {
 			peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
@@ -173,7 +173,7 @@ func TestSlowLapOutlivesItsWriter(t *testing.T) {
 }
 
 // Users who cannot be compared are marked, and hold up nobody behind them. While nobody can be compared, the lap waits.
-func TestSlowLapMarksWhoCannotBeCompared(t *testing.T) {
+func TestSlowLapMarksUsersThatCannotBeCompared(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
 		w := newAwayUsersWorld(b, slowBatchSize+1)

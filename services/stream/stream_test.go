@@ -92,7 +92,7 @@ func TestTheNewestItemOfAFallenPartIsLookedUp(t *testing.T) {
 }
 
 // Many changes of a user leave one in the stream.
-func TestBurstIsConflated(t *testing.T) {
+func TestABurstOfAUserIsOneChange(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
 		w := newTestWorld(b)
@@ -364,7 +364,7 @@ func TestAStreamThatIsOffWritesNothing(t *testing.T) {
 }
 
 // Forget leaves nothing of a user.
-func TestForget(t *testing.T) {
+func TestForgetLeavesNothingOfAUser(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
 		w := newTestWorld(b)

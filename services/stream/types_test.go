@@ -24,7 +24,7 @@ func likedState(likes, comments int) State {
 
 // Whether a change is silent depends on what its reader has: an alert that the reader missed is not lost to a later fall, and an
 // alert that was taken back does not come late.
-func TestSilent(t *testing.T) {
+func TestAChangeIsSilentUnlessItsReaderMissedAnAlert(t *testing.T) {
 	at := time.Unix(1000, 0)
 	like := func(id string, second int) AlertItem {
 		return AlertItem{Source: services.SourceNotifications, Part: "LIKE", ID: id, At: at.Add(time.Duration(second) * time.Second)}
@@ -123,7 +123,7 @@ func TestChangedPartsGetTheNewVersion(t *testing.T) {
 
 // The part of a removed category stays in the state with the count 0 and the version of the removal. If the category comes back,
 // the part has its count again, with a new version.
-func TestARemovedPartIsTold(t *testing.T) {
+func TestARemovedPartIsReported(t *testing.T) {
 	first := likedState(1, 2).withVersions(State{}, 10, explainingItems{})
 	fewer := likedState(1, 0)
 	fewer.Parts = fewer.Parts[:1]
@@ -214,7 +214,7 @@ func TestNewestReported(t *testing.T) {
 }
 
 // Only parts in the total can rise. Mentions are in the total if the messages are.
-func TestRisenParts(t *testing.T) {
+func TestOnlyPartsInTheTotalRise(t *testing.T) {
 	talk := func(unread, mentions int, inTotal bool) State {
 		return State{Parts: []Part{
 			{Source: services.SourceConversations, Value: unread, InTotal: inTotal},

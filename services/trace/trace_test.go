@@ -132,7 +132,7 @@ func TestSpansAreNestedAndRecordOnlyErrorCodes(t *testing.T) {
 	}
 }
 
-func TestLaterWorkBelongsToItsCause(t *testing.T) {
+func TestLaterWorkIsTracedToItsCause(t *testing.T) {
 	c := startCollector(t)
 	r := openRecorder(t, Config{Endpoint: c.URL}, nil)
 	cause := func(name string) (Cause, []byte) {

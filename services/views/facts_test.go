@@ -157,7 +157,7 @@ func TestAccessesAreListedInOrder(t *testing.T) {
 	})
 }
 
-func TestTheNewestItemsHaveAFloor(t *testing.T) {
+func TestNewestItemsAreCompleteAboveTheirFloor(t *testing.T) {
 	eachFactsDatabase(t, func(b factsInDatabase) {
 		few, none := View{Code: "topic", ID: "few"}, View{Code: "topic", ID: "none"}
 		for i := range 6 {

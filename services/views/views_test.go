@@ -167,7 +167,7 @@ func TestViewsWithoutRedis(t *testing.T) {
 	}
 }
 
-func TestBadViews(t *testing.T) {
+func TestInvalidViewsAreRefused(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"}))
 	long, now := string(make([]byte, 65)), n.Clock.Now()
 	late, old := now.Add(time.Hour), time.Unix(-1, 0)

@@ -12,7 +12,7 @@ import (
 
 // A receiver gets one request for each user, however often the users' badges change: the stream is the queue, and it holds only the
 // newest change of each user. The badges of a thousand users change 10 times each, and 100 times in the full run.
-func TestManyChangesAreOneRequestOfAUser(t *testing.T) {
+func TestManyChangesOfAUserAreOneRequest(t *testing.T) {
 	const people = 1000
 	changes := histories.ShortOrFull(t, 10, 100)
 	b := peopletest.NewTestStore(t, sqltest.SQLite(t))

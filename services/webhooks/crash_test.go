@@ -150,7 +150,7 @@ func TestCrashBetweenAnySteps(t *testing.T) {
 }
 
 // A change that moves behind others before it is read still alerts, and only once.
-func TestAlertThatMoved(t *testing.T) {
+func TestAChangeThatMovedAlertsOnce(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
 		w := newTestWorld(b)

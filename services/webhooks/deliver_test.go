@@ -54,7 +54,7 @@ func TestChangesAreDelivered(t *testing.T) {
 }
 
 // An endpoint with FromStart gets everybody's present state first, which alerts nobody.
-func TestFromStart(t *testing.T) {
+func TestFromStartDeliversThePresentStateWithoutAlerts(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -73,7 +73,7 @@ func TestFromStart(t *testing.T) {
 }
 
 // A burst becomes one event a user, also if the receiver is slower than the changes.
-func TestBurstIsOneEventOfAUser(t *testing.T) {
+func TestABurstIsConflatedToOneEventPerUser(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob", "cat", "dan")
@@ -148,7 +148,7 @@ func TestAFailingUserDelaysNoOther(t *testing.T) {
 }
 
 // An endpoint that fails as a whole gets single requests. All other changes wait in the stream, and arrive in their newest state.
-func TestDownAndUp(t *testing.T) {
+func TestADownEndpointGetsSingleRequestsUntilItIsUp(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
 		w := newTestWorld(b)

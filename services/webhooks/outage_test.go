@@ -14,7 +14,7 @@ import (
 
 // An endpoint goes down in the middle of a round whose last item needs no request: the position stays before the users whose
 // changes were not sent, and their alerts come later.
-func TestPositionStaysBeforeTheUnsent(t *testing.T) {
+func TestThePositionStaysBeforeUnsentChanges(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
 		w := newTestWorld(b)
@@ -55,7 +55,7 @@ func TestPositionStaysBeforeTheUnsent(t *testing.T) {
 }
 
 // The receiver never answers for some users. Their letters do not delay the changes of the others.
-func TestLettersThatHangDelayNobody(t *testing.T) {
+func TestUnansweredLettersDelayNoOtherUser(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
 		w := newTestWorld(b)
@@ -143,7 +143,7 @@ func TestChangesThatWaitedCountAgainstTheEndpoint(t *testing.T) {
 }
 
 // Letters that failed many times wait long; once the endpoint is up again, all of them are tried at once.
-func TestLettersWakeWhenTheEndpointIsUp(t *testing.T) {
+func TestAllLettersAreRetriedWhenTheEndpointIsUp(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
 		w := newTestWorld(b)

@@ -14,7 +14,7 @@ import (
 
 // The alert of a part waits for its endpoint however many newer items other parts of the source get meanwhile. It does not come once
 // the part shows nothing any more.
-func TestAnotherPartHidesNoAlert(t *testing.T) {
+func TestNewerItemsOfOtherPartsHideNoAlert(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
 		w := newTestWorld(b)
@@ -75,7 +75,7 @@ func TestAnotherPartHidesNoAlert(t *testing.T) {
 }
 
 // An alert reaches every endpoint of its part, also where the numbers are the same because another item was read meanwhile.
-func TestAlertBelowTheSameNumbers(t *testing.T) {
+func TestAnAlertArrivesThoughTheCountIsUnchanged(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
 		w := newTestWorld(b)

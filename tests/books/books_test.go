@@ -35,7 +35,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(browsertest.Main(func() int { return world.Main(m) })) }
 
-func TestEveryPageDoesWhatItSays(t *testing.T) {
+func TestEveryPageReproducesItsOutput(t *testing.T) {
 	found, err := readPages()
 	if err != nil || len(found) < 5 {
 		t.Fatalf("%d pages: %v", len(found), err)
@@ -97,7 +97,7 @@ func TestWrongPagesAreFound(t *testing.T) {
 }
 
 // Blocks of sh, graphql, js and sql are run, and their outputs are compared with those on the page.
-func TestEveryKindOfBlockIsDone(t *testing.T) {
+func TestEveryKindOfCodeBlockIsRun(t *testing.T) {
 	r, err := newPageRunner(t)
 	if err != nil {
 		t.Fatal(err)

@@ -124,7 +124,7 @@ func (c *smallNode) badEvents() []badEvent {
 }
 
 // An invalid event fails alone: the events before it and after it are applied.
-func TestBadEventsAmongGoodOnes(t *testing.T) {
+func TestAnInvalidEventFailsAlone(t *testing.T) {
 	c := newSmallNode(t, nil)
 	bad := c.badEvents()
 	check := func(t *testing.T, i int, got ingestResult) {

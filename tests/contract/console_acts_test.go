@@ -103,7 +103,7 @@ func startNodeWithWebhookReceiver(t *testing.T) (n *world.Node, receiver string)
 
 // Every mutation that needs the scope admin is recorded as an act, with actor, action, target and outcome. The mutations are
 // taken from the schema. A refusal to a caller who is not an operator is not recorded.
-func TestEveryMutationOfOperatorsIsKept(t *testing.T) {
+func TestEveryMutationOfOperatorsIsRecorded(t *testing.T) {
 	n, receiver := startNodeWithWebhookReceiver(t)
 	ids := map[string]string{}
 	var order []string
@@ -174,7 +174,7 @@ func mutationTestOrder(name string) int {
 
 // An act that fails is recorded with the code of its error. Mutations of the host application are not recorded. If a token acts
 // for a user, the actor is still the subject of the token.
-func TestRecordedActs(t *testing.T) {
+func TestFailedActsAreRecordedWithTheirCode(t *testing.T) {
 	n, _ := startNodeWithWebhookReceiver(t)
 	for query, want := range map[string]string{
 		`mutation{recountBadges(input:{userId:"user:nobody"}){differed}}`:                        "recountBadges FAILED|NOT_FOUND|boss||",

@@ -140,7 +140,7 @@ func (p *demoPage) checkClosedPhoneInChinese() {
 }
 
 // When the server restarts under the page, the closed phone keeps its number and then follows again, without a reload.
-func TestTheClosedPhoneOutlivesItsServer(t *testing.T) {
+func TestTheClosedPhoneFollowsAgainAfterAServerRestart(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "world")
 	server := startDemo(t, "--data", folder)
 	p := openDemo(t, server.URL, 390, 844)

@@ -49,7 +49,7 @@ func TestTheDemoPageSaysWhyAListIsMissing(t *testing.T) {
 
 // What a phone says is not taken away by the timer of what it said before: that timer may end in the moment between a new text and
 // the page's next frame.
-func TestTheDemoPageKeepsWhatAPhoneSays(t *testing.T) {
+func TestTheDemoPageKeepsANewMessageOfAPhone(t *testing.T) {
 	p := openDemoWithScript(t, `{
 		const [later, forget, real] = [setTimeout, clearTimeout, fetch];
 		const ends = window.ends = new Map(); // of what phones say: the timers of five seconds, which only the test ends

@@ -15,7 +15,7 @@ import (
 
 // Every page of the books fits a phone and a desk, has its pictures and no accessibility fault in the light and the dark theme, and
 // requests nothing from another server. If TIDINGS_TEST_PICTURES names a folder, screenshots are written into it.
-func TestTheBooksCanBeRead(t *testing.T) {
+func TestDocsPagesAreAccessibleOnPhoneAndDesktop(t *testing.T) {
 	t.Parallel()
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t)})
 	tab := browsertest.NewProfileTab(t)

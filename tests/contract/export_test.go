@@ -111,7 +111,7 @@ func TestExportQueryEqualsExportCommand(t *testing.T) {
 }
 
 // Only an operator can export. A bad argument is INVALID, and a missing user is NOT_FOUND and is not created.
-func TestWhoExportsWhat(t *testing.T) {
+func TestOnlyOperatorsExport(t *testing.T) {
 	n := startNodeWithFullExport(t, sqltest.SQLite(t))
 	aliceTo := readExportPage(n, "user:alice", 3, nil).Cursor
 	position := func(text string) string { return (*aliceTo)[:18] + base64.RawURLEncoding.EncodeToString([]byte(text)) }
@@ -177,7 +177,7 @@ func TestExportsAndOtherListsRefuseEachOthersCursors(t *testing.T) {
 
 // Each page that an operator requests is recorded as an act of the operator, also if it fails. Requests of others are not
 // recorded.
-func TestExportsAreKept(t *testing.T) {
+func TestExportsAreRecordedAsActs(t *testing.T) {
 	n := startNodeWithFullExport(t, sqltest.SQLite(t))
 	after := readExportPage(n, "user:alice", 3, nil).Cursor
 	readExportPage(n, "user:alice", 3, after)

@@ -46,7 +46,7 @@ func TestATraceLeadsFromTheRequestToThePush(t *testing.T) {
 }
 
 // With a collector that does not answer, requests are answered, the log says once that spans are lost, and the process ends in time.
-func TestACollectorThatIsGoneHoldsNothingUp(t *testing.T) {
+func TestASilentCollectorDelaysNothing(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	if err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ func TestGroupedJobsBecomeOneJob(t *testing.T) {
 
 // Transactions run their end hooks (sql.TxEndHook) in one order, whichever hook got a value first. So two transactions take the locks of
 // their hooks in one order too, and do not deadlock.
-func TestEndsRunInOneOrder(t *testing.T) {
+func TestTxEndHooksRunInOneOrder(t *testing.T) {
 	var ran []string
 	end := func(name string) *sql.TxEndHook {
 		return sql.NewTxEndHook(func(_ context.Context, _ *sql.Tx, values []any) error {
@@ -109,7 +109,7 @@ func TestNoFactWithoutItsGroupedJob(t *testing.T) {
 }
 
 // A panic of an end hook (sql.TxEndHook) undoes its transaction too, and ends neither the process nor SQLite's writer.
-func TestAPanicOfAnEndUndoesEverything(t *testing.T) {
+func TestAPanicOfATxEndHookUndoesEverything(t *testing.T) {
 	explode := sql.NewTxEndHook(func(context.Context, *sql.Tx, []any) error { panic("out of a clear sky") })
 	keeps := func(tx *sql.Tx) error {
 		tx.KeepForEndHook(explode, 1)

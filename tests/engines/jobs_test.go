@@ -119,7 +119,7 @@ func TestJobsOfOneKeyCollapseToTheLast(t *testing.T) {
 
 // After the lease of a job has expired and another worker has claimed the job, the former holder cannot finish, release, extend or fail
 // the job.
-func TestExpiredLeaseVoidsItsHolder(t *testing.T) {
+func TestAHolderOfAnExpiredLeaseCannotChangeTheJob(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.enqueue(newJobOfKindA("1", ""), newJobOfKindA("2", ""))
 		late := b.claim(10, "a")
@@ -260,7 +260,7 @@ func TestAnUndoneWriteQueuesNoJobs(t *testing.T) {
 }
 
 // Several workers claim concurrently until nothing is left. Every job is claimed once.
-func TestClaimAtOnce(t *testing.T) {
+func TestConcurrentClaimsTakeEachJobOnce(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		const queued, workers = 300, 6
 		var want []string
@@ -303,7 +303,7 @@ func TestClaimAtOnce(t *testing.T) {
 }
 
 // Of the jobs of one kind and key that many concurrent transactions queue, only the last is left.
-func TestOneKeyIsServedFromManyWrites(t *testing.T) {
+func TestConcurrentJobsOfOneKeyCollapse(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		var all sync.WaitGroup
 		for n := range 50 {

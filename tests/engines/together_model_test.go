@@ -177,7 +177,7 @@ func (c databaseCells) tryInsert(key, value int) (int, error) {
 
 // A batch has the same result as its functions have if they run one by one, even if a function reads and changes the data of
 // earlier functions. Answers, rows and refusals equal the model's.
-func TestFunctionsOfABatchAreAsOneByOne(t *testing.T) {
+func TestABatchEqualsItsFunctionsOneByOne(t *testing.T) {
 	const batches = 600
 	eachStore(t, func(b *testStore) {
 		b.write(func(tx *sql.Tx) error {

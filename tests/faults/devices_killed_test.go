@@ -101,7 +101,7 @@ func (p *pushNodes) waitIconsEqualBadges() {
 // The node that sends the messages is killed while the push service fails some of them. Later the node that sends is killed while a
 // message to each device waits for its answer, and no further change of badges follows. No version of a device goes back, no two messages
 // of one device are in progress at once, another node takes over in time, and everybody's icon equals their badges.
-func TestNodesKilledPushEveryIcon(t *testing.T) {
+func TestIconsAreRightAfterNodesAreKilled(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	private, _, err := devices.NewVAPIDKeys()
 	if err != nil {

@@ -56,7 +56,7 @@ func TestLateAndRepeatedJobs(t *testing.T) {
 
 // Counts of notifications that a job read from SQL long ago and writes to Redis late change nothing, and neither do counts that are
 // written twice.
-func TestLateCounts(t *testing.T) {
+func TestLateNotificationCountsChangeNothing(t *testing.T) {
 	world.ForEachStoragePair(t, func(t *testing.T, options world.NodeOptions) {
 		options.ManualStepping = true
 		n := world.StartNode(t, options)

@@ -272,7 +272,7 @@ func TestKilledPostgresLeavesNothingLate(t *testing.T) {
 }
 
 // A node hangs until the other node considers it dead, and then continues. Its late writes have no effect.
-func TestPausedNodeIsHarmless(t *testing.T) {
+func TestLateWritesOfAPausedNodeHaveNoEffect(t *testing.T) {
 	c := startChatNodes(t, sqltest.Postgres(t))
 	for range 2 {
 		goal := c.ackedMessages.Load() + 100

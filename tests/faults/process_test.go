@@ -129,7 +129,7 @@ func TestCleanRestart(t *testing.T) {
 }
 
 // A node sets GOMAXPROCS to node.SpareThreads more than the number of processors, unless the environment sets it.
-func TestSpareProcessors(t *testing.T) {
+func TestGOMAXPROCSIncludesSpareThreads(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)
 	node.AddSpareThreads(func(string) string { return "3" })
@@ -178,7 +178,7 @@ func TestMemoryIsTunedWithinTheLimit(t *testing.T) {
 }
 
 // A heap with few live bytes may grow to many times its size before it is collected, a large one only to its double.
-func TestOnlyASmallHeapMayGrowMuch(t *testing.T) {
+func TestGCPercentFallsAsTheHeapGrows(t *testing.T) {
 	for live, want := range map[uint64]int{0: 1600, 3 << 20: 1600, 8 << 20: 800, 16 << 20: 400, 32 << 20: 200, 64 << 20: 100, 4 << 30: 100} {
 		if got := node.GCPercent(live); got != want {
 			t.Errorf("%d live bytes: %d %%, want %d %%", live, got, want)

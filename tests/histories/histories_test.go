@@ -16,7 +16,7 @@ func countHistories(t *testing.T, part int) (count int) {
 }
 
 // The environment variable selects the full set of histories. Without it, tests run the shorter set.
-func TestFullSetIsTriedWhenAskedFor(t *testing.T) {
+func TestTheVariableSelectsTheFullSetOfHistories(t *testing.T) {
 	t.Setenv(fullSetVariable, "")
 	all := countHistories(t, 1)
 	for setting, want := range map[string]struct{ rapid, number int }{

@@ -87,7 +87,7 @@ func TestDeploymentsAreWellFormed(t *testing.T) {
 }
 
 // The build of the Docker image gets every Go file and embedded file of the program: Dockerfile.dockerignore leaves out none of them.
-func TestTheImageIsBuiltOfWholePackages(t *testing.T) {
+func TestTheImageGetsEveryFileOfTheProgram(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", `{{if .Module}}{{if .Module.Main}}{{$d := .Dir}}{{range .GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range .EmbedFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`, ".")
 	list.Dir = "../.."
 	listed, err := list.Output()
@@ -138,7 +138,7 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 
 // The dashboard has everything that Grafana needs to load it: panels that do not overlap, each with an ID of its own, and with
 // queries to the data source that the reader chooses.
-func TestTheDashboardLoads(t *testing.T) {
+func TestTheDashboardIsComplete(t *testing.T) {
 	type source struct{ Type, UID string }
 	var dashboard struct {
 		UID, Title    string

@@ -94,7 +94,7 @@ func dockerfileFaults(text, goVersion string) (faults []string) {
 
 // The Dockerfile builds every file that it copies, its user has no rights, and its commands are valid for the Go version in
 // go.mod.
-func TestTheImageIsBuiltAsItSays(t *testing.T) {
+func TestTheDockerfileIsConsistent(t *testing.T) {
 	text := deployFiles(t)["Dockerfile"]
 	goVersion := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(readRepositoryFile(t, "go.mod"))[1]
 	if faults := dockerfileFaults(text, goVersion); len(faults) > 0 {

@@ -17,7 +17,7 @@ var packageTableRow = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\|.*\\| (-?\\d+
 
 // The table of packages in the documentation has the same numbers as packageRanks, by which imports are checked. The table has one row
 // for all folders of tests, so the folders of tests are not compared.
-func TestTheDocumentedOrderIsTheCheckedOne(t *testing.T) {
+func TestTheDocumentedLayersEqualTheCheckedOnes(t *testing.T) {
 	text, err := os.ReadFile("../../docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)

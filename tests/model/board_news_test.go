@@ -39,7 +39,7 @@ const maxBadgesWait = 500 * time.Millisecond
 // An event of a board's subscription that reports the start or the end of a show also has the count of live shows after that change. The
 // product promises this only if the badges come within maxBadgesWait, which a busy machine may not allow. So shows start and end until
 // enough changes were in time.
-func TestAStartAndItsCountAreOneFrame(t *testing.T) {
+func TestAShowsStartAndItsCountComeInOneEvent(t *testing.T) {
 	onOneAndTwoNodes(t, func(t *testing.T, here, there *world.Node) {
 		const shows = 8
 		round, inTime := 0, 0

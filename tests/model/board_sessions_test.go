@@ -72,7 +72,7 @@ func TestANewSessionEndsTheFormerOne(t *testing.T) {
 }
 
 // A session of the board lives for 30 minutes after each read, but 12 hours at most. A read after its end does not revive it.
-func TestHowLongSessionsLive(t *testing.T) {
+func TestBoardSessionsEndAfter30MinutesIdleOr12Hours(t *testing.T) {
 	for name, redis := range map[string]func(*testing.T) string{
 		"embedded": func(*testing.T) string { return "embedded" },
 		"redis":    func(t *testing.T) string { return redistest.Redis(t) },

@@ -10,7 +10,7 @@ import (
 
 // Three authors have 10, 8 and 14 posts. When the reader last read their feed, the authors had 6, 7 and 12 posts. So the badge counts
 // 4 + 1 + 2 posts.
-func TestThreeFollowedAuthorsGiveSeven(t *testing.T) {
+func TestUnreadCountSumsNewPostsOfFollowedAuthors(t *testing.T) {
 	world.ForEachStoragePair(t, func(t *testing.T, options world.NodeOptions) {
 		options.ManualStepping = true
 		n := world.StartNode(t, options)

@@ -22,7 +22,7 @@ import (
 // A day of shows, most of which begin on the hour, is imported from files in two parts. At the second part the viewers' documents have
 // the hosts already. Every viewer's live board, page by page, lists the shows of the files in order, even after Redis has lost
 // everything.
-func TestADayOfShows(t *testing.T) {
+func TestBoardsOfAnImportedDayListItsShows(t *testing.T) {
 	const shows, part = 1500, 900
 	server := redistest.NewServer(t)
 	database := sqltest.SQLite(t)

@@ -117,7 +117,7 @@ func TestItemsThatAreGoneDoNotAlert(t *testing.T) {
 }
 
 // The changes of a user who has never opened the application still alert: icons and alerts are for users who are not there.
-func TestAUserWhoNeverCameGetsAlerts(t *testing.T) {
+func TestAUserWhoNeverVisitedGetsAlerts(t *testing.T) {
 	s := startChangeStreamNode(t)
 	_, heard, _ := readChangesPage(s.Node, 100, "")
 	var told struct {

@@ -51,7 +51,7 @@ func readDemoWorld(t *testing.T, p *world.Process) (state map[string]any) {
 
 // The demo makes the same world (users, posts, shows and so on) on every server. The world stays in the folder of --data and is not made
 // again.
-func TestTheDemoIsOneWorld(t *testing.T) {
+func TestTheDemoMakesTheSameWorldEverywhere(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "world")
 	first := world.StartServingProcess(t, "", "--demo", "--demo-pace", "0", "--data", folder)
 	second := world.StartServingProcess(t, "", "--demo", "--demo-pace", "0", "--redis", "embedded", "--data", t.TempDir())

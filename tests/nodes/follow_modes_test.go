@@ -126,7 +126,7 @@ func TestFollowModesDecideWhatCounts(t *testing.T) {
 }
 
 // Only a user who follows another can set the mode of the follow. Nobody else sees this mode.
-func TestFollowModesOfStrangers(t *testing.T) {
+func TestOnlyFollowersSetAndSeeAFollowMode(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.CreateUsers("reader", "author", "stranger")
 	for who, code := range map[string]string{"author": "CONFLICT", "nobody": "NOT_FOUND", "reader": "CONFLICT"} {

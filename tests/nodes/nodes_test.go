@@ -65,7 +65,7 @@ func TestNodesProjectForEachOther(t *testing.T) {
 }
 
 // No hint arrives, because Redis forbids the nodes to publish messages. The reconciliation alone must find every change.
-func TestLostHintsHeal(t *testing.T) {
+func TestReconciliationFindsChangesOfLostHints(t *testing.T) {
 	server := redistest.NewServer(t)
 	p := world.StartNodePair(t, server.URL(), nil)
 	p.A.Follow("reader", "author")
@@ -105,7 +105,7 @@ func TestHintsAloneAndTheirConnectionCut(t *testing.T) {
 
 // Both nodes share the jobs, and each job has its effect once: many users publish and like through either node at the same
 // time.
-func TestNodesShareJobs(t *testing.T) {
+func TestJobsOfTwoNodesTakeEffectOnce(t *testing.T) {
 	p := world.StartNodePair(t, redistest.Redis(t), nil)
 	nodes := []*world.Node{p.A, p.B}
 	const authors, readers, posts = 4, 6, 10
@@ -160,7 +160,7 @@ func TestNodesShareJobs(t *testing.T) {
 
 // A change through one node removes the old state from the other node's cache: a deleted post, and a changed profile. This holds
 // also while Redis is down.
-func TestNodeCachesForgetOldState(t *testing.T) {
+func TestAChangeInvalidatesTheOtherNodesCache(t *testing.T) {
 	server := redistest.NewServer(t)
 	p := world.StartNodePair(t, server.URL(), nil)
 	for _, away := range []bool{false, true} {

@@ -10,7 +10,7 @@ import (
 
 // Web Push always brings the total, which includes what each category adds to it, to the icon of a closed page. A category alerts only
 // if the user wants that. Items that came while the category did not alert do not alert later.
-func TestPreferencesDecideWhatSounds(t *testing.T) {
+func TestPreferencesDecideWhichCategoriesAlert(t *testing.T) {
 	n, push := startPushNode(t)
 	userBrowser{push.Subscribe("phone"), n}.register("ann")
 	userBrowser{push.Subscribe("other"), n}.register("eve")

@@ -16,7 +16,7 @@ import (
 )
 
 // A node is ready once it has read the shows of boards. Before that it does not know which shows are live.
-func TestANodeIsReadyWhenItsShowsAre(t *testing.T) {
+func TestANodeIsReadyOnceItsShowsAreLoaded(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true})
 	n.Ready.Set(true)
 	answer := func() (int, string) {

@@ -179,7 +179,7 @@ func readChangesPage(n *world.Node, first int, after string) (list []world.Chang
 
 // An alert moves behind other users' changes if its user has a silent change later. A reader who is in the middle of a backlog
 // still gets the alert. Cursors with one position, such as the cursors of a reader without a backlog, continue to work.
-func TestAlertThatMovedInAPage(t *testing.T) {
+func TestAChangeThatMovedWithinAPageAlerts(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ChangeConfig: withChangeStream(24 * time.Hour)})
 	world.Eventually(t, 30*time.Second, "the first lap is over", func() bool { return n.Metric("tidings_changes_laps_total") > 0 })
 	first, second, bobs := n.Publish("ann", "a post"), n.Publish("ann", "a second"), n.Publish("bob", "a post")

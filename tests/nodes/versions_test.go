@@ -47,7 +47,7 @@ func isDotLit(b world.Badges, dot string) bool {
 
 // A message is sent through one node while a dot that another node raised before it is still unknown there. The device on the first
 // node gets both changes, although its node learns of them in the wrong order.
-func TestADeviceGetsChangesThatItsNodeLearnsLate(t *testing.T) {
+func TestADeviceGetsChangesThatItsNodeLearnsOutOfOrder(t *testing.T) {
 	p := world.StartNodePair(t, redistest.Redis(t), func(cfg *node.Config) { cfg.MaxWriteMembers = 1 })
 	_, say := newRoomCountedOnRead(t, p.A, "alice", "bob", "carol")
 	p.A.RaiseDot(map[string]any{"name": "shop"})

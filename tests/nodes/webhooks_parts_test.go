@@ -91,7 +91,7 @@ func (l *alertReceiver) sendMessage(in string, mentions ...string) {
 }
 
 // A webhook for mentions gets the mentions among other messages, even in a muted conversation.
-func TestAWebhookOfMentionsHearsThem(t *testing.T) {
+func TestAWebhookOfMentionsGetsThemAmongOtherMessages(t *testing.T) {
 	l := newAlertReceiver(t, "CONVERSATIONS:MENTIONS")
 	l.Badges("ann")
 	group, muted := l.newGroup(false), l.newGroup(true)
@@ -108,7 +108,7 @@ func TestAWebhookOfMentionsHearsThem(t *testing.T) {
 }
 
 // A webhook for comments alone gets the alert of a comment, although a newer like came while the receiver failed.
-func TestAWebhookOfAPartHearsItBelowAnother(t *testing.T) {
+func TestAWebhookOfAPartGetsItsAlertDespiteNewerItems(t *testing.T) {
 	l := newAlertReceiver(t, "NOTIFICATIONS:COMMENT")
 	l.Badges("ann")
 	post := map[string]any{"p": l.Publish("ann", "a post")}

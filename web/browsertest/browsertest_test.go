@@ -55,7 +55,7 @@ func TestFind(t *testing.T) {
 }
 
 // isWithinOrigin accepts addresses of the origin, and addresses that need no network.
-func TestWithin(t *testing.T) {
+func TestIsWithinOrigin(t *testing.T) {
 	for _, test := range []struct {
 		address, origin string
 		want            bool
@@ -226,7 +226,7 @@ func TestRecord(t *testing.T) {
 }
 
 // Two tabs of one profile share localStorage but not sessionStorage, and each has its own record of requests.
-func TestTabs(t *testing.T) {
+func TestTabsOfAProfileShareOnlyLocalStorage(t *testing.T) {
 	origin := startPageServer(t)
 	one := NewProfileTab(t)
 	other := NewTab(one, t)

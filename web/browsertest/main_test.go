@@ -11,7 +11,7 @@ func TestMain(m *testing.M) { os.Exit(Main(m.Run)) }
 // The browser ends with the tests, and leaves no file behind.
 func TestMainStopsTheBrowser(t *testing.T) {
 	temporary := t.TempDir()
-	tests := exec.Command(os.Args[0], "-test.run=^TestTabs$", "-test.v")
+	tests := exec.Command(os.Args[0], "-test.run=^TestTabsOfAProfileShareOnlyLocalStorage$", "-test.v")
 	tests.Env = append(os.Environ(), "TMPDIR="+temporary)
 	if out, err := tests.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -82,7 +82,7 @@ func TestErrorsOnPages(t *testing.T) {
 }
 
 // A page that cannot be made is answered with an error, never with half a page.
-func TestAPageThatCannotBeMade(t *testing.T) {
+func TestAPageThatCannotBeRenderedIsAnError(t *testing.T) {
 	made := &Console{cfg: Config{Log: slog.New(slog.DiscardHandler)}, pages: parseTemplates(&Console{})}
 	w := httptest.NewRecorder()
 	made.write(w, http.StatusOK, "acts", page{Title: "<b>", Body: 1})
@@ -97,7 +97,7 @@ func TestAPageThatCannotBeMade(t *testing.T) {
 }
 
 // The pages have no script, no style and no address of their own, so that the strict policy holds.
-func TestThePagesNeedNothingElse(t *testing.T) {
+func TestConsolePagesHaveNoScriptsOrStyles(t *testing.T) {
 	entries, err := files.ReadDir("pages")
 	if err != nil || len(entries) < 6 {
 		t.Fatal(err, len(entries))

@@ -134,7 +134,7 @@ func TestRelayTriesAgainInOrder(t *testing.T) {
 }
 
 // If Tidings refuses a whole request because of one row, only this row counts as refused in the end. The others are sent.
-func TestRelayFindsTheSpoiledRow(t *testing.T) {
+func TestRelayRefusesOnlyTheInvalidRow(t *testing.T) {
 	a := newTestApplication(t, func(keys []string) string {
 		if slices.Contains(keys, "outbox-2") {
 			return `{"errors":[{"message":"no such field","extensions":{"code":"INVALID"}}]}`
@@ -177,7 +177,7 @@ func TestBatchesAreBounded(t *testing.T) {
 
 // The request for an erasure is sent after the events that other users still have in the outbox, and the erasure drops the erased
 // user's events that were not sent yet.
-func TestErasureComesLast(t *testing.T) {
+func TestErasureIsSentAfterOtherEvents(t *testing.T) {
 	a := newTestApplication(t, func([]string) string { return `{"data":{"eraseUser":{"erasure":{"name":"e1"}}}}` })
 	id, err := a.store.Publish(t.Context(), "ada", "An article")
 	for _, act := range []func() error{

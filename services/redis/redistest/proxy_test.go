@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestTheProxyCarries(t *testing.T) {
+func TestTheProxyForwardsCommands(t *testing.T) {
 	server := NewServer(t)
 	client := dial(t, NewProxy(t, server.URL()).URL())
 	if err := client.Set(t.Context(), "key", "value", 0).Err(); err != nil {
@@ -20,7 +20,7 @@ func TestTheProxyCarries(t *testing.T) {
 	}
 }
 
-func TestADroppedReplyWasAppliedAndIsNotAnswered(t *testing.T) {
+func TestDropRepliesDropsTheAnswerOfAnAppliedCommand(t *testing.T) {
 	server := NewServer(t)
 	proxy := NewProxy(t, server.Addr())
 	client := dial(t, proxy.URL())
@@ -62,7 +62,7 @@ func TestAHeldReplyIsGivenWhenItIsReleased(t *testing.T) {
 	}
 }
 
-func TestABlackHoleSwallowsAndKeepsConnections(t *testing.T) {
+func TestABlackHoleTimesOutCallsAndKeepsConnections(t *testing.T) {
 	server := NewServer(t)
 	proxy := NewProxy(t, server.Addr())
 	client := dial(t, proxy.URL())
@@ -83,7 +83,7 @@ func TestABlackHoleSwallowsAndKeepsConnections(t *testing.T) {
 	}
 }
 
-func TestADelayIsLongerThanTheDeadline(t *testing.T) {
+func TestADelayedReplyMissesItsDeadline(t *testing.T) {
 	proxy := NewProxy(t, NewServer(t).Addr())
 	client := dial(t, proxy.URL())
 	if err := client.Ping(t.Context()).Err(); err != nil {

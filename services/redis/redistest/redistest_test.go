@@ -53,7 +53,7 @@ func TestAServerEndsWithItsTest(t *testing.T) {
 	}
 }
 
-func TestFoldersOfEndedBinariesAreTakenAway(t *testing.T) {
+func TestFoldersOfEndedBinariesAreRemoved(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	ended := exec.Command("true")
 	if err := ended.Run(); err != nil {
@@ -260,7 +260,7 @@ func masterAddress(t *testing.T, url string) string {
 	return strings.Join(master, ":")
 }
 
-func TestEachRunsEveryKind(t *testing.T) {
+func TestEachRedisRunsEveryKindOfServer(t *testing.T) {
 	kinds := map[string]string{}
 	EachRedis(t, func(t *testing.T, url string) {
 		_, name, _ := strings.Cut(t.Name(), "/")

@@ -59,7 +59,7 @@ func TestEachGivesEmptyDatabases(t *testing.T) {
 
 // The database of a test has all tables already, so the program makes none. A new file, or a database of a new server, has no
 // tables: the program makes them, and one log line says so.
-func TestTablesAreThereAlready(t *testing.T) {
+func TestTestDatabasesHaveAllTables(t *testing.T) {
 	for name, c := range map[string]struct {
 		url   string
 		lines int // the number of log lines that say that tables are made
@@ -122,7 +122,7 @@ func TestNoConnectionIsLeftAfterTheLastTest(t *testing.T) {
 }
 
 // initdb runs once on a machine: the data of each further server is a copy. Without a cache folder it runs for each server.
-func TestTheDataOfNewServersIsKept(t *testing.T) {
+func TestInitdbRunsOncePerMachine(t *testing.T) {
 	for name, want := range map[string]int{"cache": 1, "no cache": 0} {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()

@@ -24,7 +24,7 @@ import (
 )
 
 // Whatever a receiver does, a letter of the user is kept with the error. Once the receiver works, the newest change arrives once.
-func TestRudeReceivers(t *testing.T) {
+func TestLettersAreKeptWhateverTheReceiverDoes(t *testing.T) {
 	var redirected atomic.Int64
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { redirected.Add(1) }))
 	defer target.Close()
@@ -119,7 +119,7 @@ func TestSlowEndpointHoldsNoOther(t *testing.T) {
 }
 
 // During an overlap every secret signs; afterwards only the new one does.
-func TestRotation(t *testing.T) {
+func TestAllSecretsSignDuringARotation(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
 		w := newTestWorld(b)
@@ -208,7 +208,7 @@ func TestNameOfAPrivateAddress(t *testing.T) {
 }
 
 // The error for an endpoint that Add refuses says why.
-func TestAddRefuses(t *testing.T) {
+func TestAddRefusesInvalidEndpoints(t *testing.T) {
 	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
 	w := newTestWorld(b)
 	s := w.newNode()

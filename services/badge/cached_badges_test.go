@@ -174,7 +174,7 @@ func TestAnySourcesMayFail(t *testing.T) {
 }
 
 // The policy decides which counts are in the total: if it cannot be read, the last known policy applies.
-func TestThePolicyIsRemembered(t *testing.T) {
+func TestTheLastKnownPolicyApplies(t *testing.T) {
 	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(3)
 	cmd, err := n.SetPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceHomeFeed: false}})
@@ -191,7 +191,7 @@ func TestThePolicyIsRemembered(t *testing.T) {
 }
 
 // A user whose badges are remembered waits for a turn in SQL no longer than a count may take; other users wait on.
-func TestRememberedUsersDoNotWaitLong(t *testing.T) {
+func TestUsersWithCachedBadgesDoNotWaitLongForSQL(t *testing.T) {
 	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(3)
 	n.read(reader)

@@ -12,7 +12,7 @@ import (
 )
 
 // Reconciliation finds a change whose hint was lost, and reads the user again once.
-func TestSweepFindsChangesWithoutAHint(t *testing.T) {
+func TestReconciliationFindsChangesWithoutAHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
 		e.setDocument(7, 100, 1)
@@ -34,10 +34,10 @@ func TestSweepFindsChangesWithoutAHint(t *testing.T) {
 	})
 }
 
-// TestSweepRereadsAfterAFailedRender: if the render of a shared change finds no engine, it returns the earlier state, STALE
+// TestReconciliationReadsAgainAfterAFailedRender: if the render of a shared change finds no engine, it returns the earlier state, STALE
 // and under its own version. The document does not show that change, so reconciliation reads the user again once Redis
 // answers.
-func TestSweepRereadsAfterAFailedRender(t *testing.T) {
+func TestReconciliationReadsAgainAfterAFailedRender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
 		e.setDocument(7, 100, 1)
@@ -69,7 +69,7 @@ func TestSweepRereadsAfterAFailedRender(t *testing.T) {
 }
 
 // ReconcileAll finds a change without a hint at once, and not at the next tick.
-func TestHintAll(t *testing.T) {
+func TestReconcileAllFindsChangesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
 		e.setDocument(7, 100, 1)
@@ -85,9 +85,9 @@ func TestHintAll(t *testing.T) {
 	})
 }
 
-// TestSweepAfterLostData: a document whose version fell is read again, once, and that version is never sent; a missing one
+// TestReconciliationRereadsLostDocuments: a document whose version fell is read again, once, and that version is never sent; a missing one
 // is rebuilt by Render. In both cases the lease may be lost too, and is written again.
-func TestSweepAfterLostData(t *testing.T) {
+func TestReconciliationRereadsLostDocuments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
 		e.setDocument(7, 100, 1)
@@ -122,10 +122,10 @@ func TestSweepAfterLostData(t *testing.T) {
 	})
 }
 
-// TestSweepReportsVersionsThatFell: a document that is older than the shown state is reported with the shown version, whether
+// TestReconciliationReportsVersionsThatFell: a document that is older than the shown state is reported with the shown version, whether
 // reconciliation or a render before it finds it. The state rendered after that is sent. If the shown version came from a clock, a
 // lower version of the document is not reported.
-func TestSweepReportsVersionsThatFell(t *testing.T) {
+func TestReconciliationReportsVersionsThatFell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
 		e.setDocument(7, 100, 1)
@@ -182,8 +182,8 @@ func TestSweepReportsVersionsThatFell(t *testing.T) {
 	})
 }
 
-// TestSweepWhileRedisIsAway: reconciliation is tried each second, and states are right within a second after Redis is back.
-func TestSweepWhileRedisIsAway(t *testing.T) {
+// TestReconciliationContinuesWhileRedisIsAway: reconciliation is tried each second, and states are right within a second after Redis is back.
+func TestReconciliationContinuesWhileRedisIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
 		e.setDocument(7, 100, 1)
@@ -254,7 +254,7 @@ func TestLeaseIsRenewedAtAThird(t *testing.T) {
 }
 
 // A user whose last watcher left loses the lease at once, and stays in the hub's memory for KeepUnwatchedFor.
-func TestLinger(t *testing.T) {
+func TestAnUnwatchedUserKeepsItsStateAndLosesItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
 		e.setDocument(7, 100, 1)
@@ -336,8 +336,8 @@ func TestReturnDuringRemoveLeases(t *testing.T) {
 	})
 }
 
-// TestSweepPortions: every user is checked once, at most 1,000 in a call, also while some leave.
-func TestSweepPortions(t *testing.T) {
+// TestReconciliationChecksEachUserOnceInPortions: every user is checked once, at most 1,000 in a call, also while some leave.
+func TestReconciliationChecksEachUserOnceInPortions(t *testing.T) {
 	clock := &manualClock{time.Unix(1000, 0)}
 	e := newFakeBackend()
 	config := e.config()

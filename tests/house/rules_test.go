@@ -385,7 +385,7 @@ func (c *ruleChecker) checkScriptHeader(name, text string) {
 }
 
 // The files of this repository keep the rules that checkTree checks.
-func TestHouseRules(t *testing.T) {
+func TestTheRepositoryKeepsTheHouseRules(t *testing.T) {
 	t.Chdir("../..")
 	faults, err := checkTree(os.DirFS("."))
 	if err != nil {
