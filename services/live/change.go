@@ -42,7 +42,7 @@ func newDifference(moves []Move) (d Difference) {
 		}
 	}
 	for _, list := range []*[]Show{&d.WentLive, &d.Ended, &d.Scheduled, &d.Rescheduled, &d.Cancelled} {
-		slices.SortFunc(*list, comparePlaces)
+		slices.SortFunc(*list, compareShowsByPosition)
 		if len(*list) > maxChangedShows {
 			*list, d.Truncated = (*list)[:maxChangedShows], true
 		}
@@ -56,8 +56,8 @@ func withoutReportedEnd(show Show) Show {
 	return show
 }
 
-// comparePlaces compares shows for the order of a list of a Difference.
-func comparePlaces(a, b Show) int {
+// compareShowsByPosition compares shows for the order of a list of a Difference.
+func compareShowsByPosition(a, b Show) int {
 	switch from, to := a.Place(), b.Place(); {
 	case a.Status == ShowCancelled:
 		return cmp.Compare(b.ID, a.ID)
@@ -89,7 +89,7 @@ func (d Difference) empty() bool {
 // countNewAbove counts the moved shows that are now above a position. With the zero position it counts all that are on the board.
 func countNewAbove(top ShowPlace, moves []Move) (count int) {
 	for _, move := range moves {
-		if place := move.Now.Place(); place.ID != 0 && (top.ID == 0 || place.Before(top)) {
+		if position := move.Now.Place(); position.ID != 0 && (top.ID == 0 || position.Before(top)) {
 			count++
 		}
 	}

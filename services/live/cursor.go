@@ -8,41 +8,41 @@ import (
 
 const (
 	cursorFormByte = 0x41 // the first byte of a cursor: no session begins with it
-	// cursorPlaceBytes is the length in bytes of what precedes the session in a cursor: the form, the section (1 for replays, 0 for other
+	// cursorPositionBytes is the length in bytes of what precedes the session in a cursor: the form, the section (1 for replays, 0 for other
 	// shows), the score and the ID.
-	cursorPlaceBytes = 1 + 1 + 8 + 8
+	cursorPositionBytes = 1 + 1 + 8 + 8
 )
 
 // CursorText formats a position on the board of a session for clients. The text is enough to continue from there, also when the
 // show has moved since, and when the session is over.
-func CursorText(session Session, place ShowPlace) string {
-	return string(AppendCursor(nil, session, place))
+func CursorText(session Session, position ShowPlace) string {
+	return string(AppendCursor(nil, session, position))
 }
 
 // AppendCursor appends the output of CursorText, which needs no escaping in JSON.
-func AppendCursor(to []byte, session Session, place ShowPlace) []byte {
-	var buffer [cursorPlaceBytes + sessionBytes]byte
+func AppendCursor(to []byte, session Session, position ShowPlace) []byte {
+	var buffer [cursorPositionBytes + sessionBytes]byte
 	section := byte(0)
-	if place.Replay {
+	if position.Replay {
 		section = 1
 	}
 	bytes := append(buffer[:0], cursorFormByte, section)
-	bytes = binary.BigEndian.AppendUint64(bytes, uint64(place.Score))
-	bytes = binary.BigEndian.AppendUint64(bytes, uint64(place.ID))
+	bytes = binary.BigEndian.AppendUint64(bytes, uint64(position.Score))
+	bytes = binary.BigEndian.AppendUint64(bytes, uint64(position.ID))
 	return sessionEncoding.AppendEncode(to, session.append(bytes))
 }
 
 // parseCursor parses the output of CursorText. INVALID for anything else, and for another user's cursor.
-func parseCursor(viewer services.UserID, text string) (session Session, place ShowPlace, err error) {
+func parseCursor(viewer services.UserID, text string) (session Session, position ShowPlace, err error) {
 	bytes, err := sessionEncoding.DecodeString(text)
-	ok := err == nil && len(bytes) > cursorPlaceBytes && bytes[0] == cursorFormByte && bytes[1] <= 1
+	ok := err == nil && len(bytes) > cursorPositionBytes && bytes[0] == cursorFormByte && bytes[1] <= 1
 	if ok {
-		place = ShowPlace{
+		position = ShowPlace{
 			Replay: bytes[1] == 1, Score: int64(binary.BigEndian.Uint64(bytes[2:])), ID: services.PostID(binary.BigEndian.Uint64(bytes[10:])),
 		}
-		session, ok = sessionOf(bytes[cursorPlaceBytes:])
+		session, ok = sessionOf(bytes[cursorPositionBytes:])
 		// One position has one text: the comparison refuses spellings that decode to the same bytes.
-		ok = ok && place.ID > 0 && place.ID <= services.MaxPostID && CursorText(session, place) == text
+		ok = ok && position.ID > 0 && position.ID <= services.MaxPostID && CursorText(session, position) == text
 	}
 	switch {
 	case !ok:
@@ -50,5 +50,5 @@ func parseCursor(viewer services.UserID, text string) (session Session, place Sh
 	case session.Viewer != viewer:
 		return Session{}, ShowPlace{}, services.Errorf(services.Invalid, "after: the cursor is another user's")
 	}
-	return session, place, nil
+	return session, position, nil
 }

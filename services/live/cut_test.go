@@ -35,14 +35,14 @@ func drawBoard(t *rapid.T) []Show {
 	for i := range world {
 		world[i] = drawShow(t, i+1)
 	}
-	slices.SortFunc(world, comparePlaces)
+	slices.SortFunc(world, compareShowsByPosition)
 	return world
 }
 
 // showsAfter returns the first limit shows of a sorted list after a position.
-func showsAfter(shows []Show, place ShowPlace, limit int) (part []Show, more bool) {
+func showsAfter(shows []Show, position ShowPlace, limit int) (part []Show, more bool) {
 	for _, show := range shows {
-		if place.ID != 0 && !place.Before(show.Place()) {
+		if position.ID != 0 && !position.Before(show.Place()) {
 			continue
 		}
 		if len(part) == limit {
@@ -97,15 +97,15 @@ func TestPagesTogetherEqualTheSortedList(t *testing.T) {
 			}
 		}
 		var got []Show
-		for place, turns := (ShowPlace{}), 0; ; turns++ {
+		for position, turns := (ShowPlace{}), 0; ; turns++ {
 			if turns > len(world)+1 {
 				t.Fatal("the pages do not end")
 			}
 			first := rapid.IntRange(1, 5).Draw(t, "first")
 			p := boardPart{}
-			p.Active, p.HasMoreActive = showsAfter(active, place, first+rapid.IntRange(1, 2).Draw(t, "read"))
+			p.Active, p.HasMoreActive = showsAfter(active, position, first+rapid.IntRange(1, 2).Draw(t, "read"))
 			for i, shows := range sources {
-				lines, more := showsAfter(shows, place, first+1)
+				lines, more := showsAfter(shows, position, first+1)
 				one := replayList{HasMore: more, Floor: floors[i]}
 				for _, show := range lines {
 					one.Lines = append(one.Lines, boardLineOf(show))
@@ -115,7 +115,7 @@ func TestPagesTogetherEqualTheSortedList(t *testing.T) {
 			page := p.page(first)
 			for _, line := range page.Lines {
 				got = append(got, line.Show)
-				place = line.Place
+				position = line.Place
 			}
 			if page.HasNext != (len(got) < len(want)) {
 				t.Fatalf("after %d of %d: HasNext %t", len(got), len(want), page.HasNext)
@@ -152,7 +152,7 @@ func TestAPageEndsWhereASourceWasNotReadFurther(t *testing.T) {
 	}
 }
 
-// newDifference puts each move into the list of its kind, and sorts each list by comparePlaces.
+// newDifference puts each move into the list of its kind, and sorts each list by compareShowsByPosition.
 func TestDifferencesAreSortedByKind(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var moves []Move
@@ -181,7 +181,7 @@ func TestDifferencesAreSortedByKind(t *testing.T) {
 		d := newDifference(moves)
 		for kind, list := range map[string][]Show{"live": d.WentLive, "ended": d.Ended, "scheduled": d.Scheduled, "rescheduled": d.Rescheduled, "cancelled": d.Cancelled} {
 			got := ids(list)
-			if !slices.IsSortedFunc(list, comparePlaces) {
+			if !slices.IsSortedFunc(list, compareShowsByPosition) {
 				t.Fatalf("%s is in no order: %v", kind, list)
 			}
 			slices.Sort(got)

@@ -230,9 +230,9 @@ func TestReplaysOfFollowedHostsAreASortedList(t *testing.T) {
 				return cmp.Or(y.EndedAt.Compare(x.EndedAt), cmp.Compare(y.ID, x.ID))
 			})
 			size := rapid.IntRange(1, 9).Draw(t, "size")
-			place, got := ShowPlace{Score: 5}, []Show{} // a position among the live: all replays are after it
+			position, got := ShowPlace{Score: 5}, []Show{} // a position among the live: all replays are after it
 			for {
-				page, err := replaysOfFollowedHosts(b.Ctx, b.DB, reader, place, size)
+				page, err := replaysOfFollowedHosts(b.Ctx, b.DB, reader, position, size)
 				if err != nil || len(page) > size {
 					t.Fatalf("%d shows, %v", len(page), err)
 				}
@@ -240,7 +240,7 @@ func TestReplaysOfFollowedHostsAreASortedList(t *testing.T) {
 				if len(page) < size {
 					break
 				}
-				place = page[len(page)-1].Place()
+				position = page[len(page)-1].Place()
 			}
 			sqltest.Equal(t, idsOf(got), idsOf(want))
 		})

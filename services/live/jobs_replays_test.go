@@ -75,7 +75,7 @@ func TestReplaysFollowTheFollows(t *testing.T) {
 }
 
 // ReplaysDelivered counts a replay once for each list that it is put into. The rebuild of a list counts as a rebuild, and waits for a
-// free place like the rebuild of a document.
+// free slot like the rebuild of a document.
 func TestListsOfReplaysAreCounted(t *testing.T) {
 	options := fanouttest.Options{Fanout: smallChunks, Projector: func(cfg *projector.Config) { cfg.MaxParallelRebuilds = 1 }}
 	fanouttest.EachEnginePairWith(t, options, func(t *testing.T, w *fanouttest.World) {

@@ -3,8 +3,8 @@
 //
 // A session is a version of the board and not a copy: every node makes the same page of a session from its cache of shows and from
 // the viewer's list of replays, usually in one or two round trips. Statuses and positions do not change within a session, whatever
-// the hosts do meanwhile. Board (board.go) reads a page: cutPage chooses its lines, positionSpan.holdsAt decides which position a
-// show had, positionSpan.frozen gives its status and times at that position, and replaysAtSession selects the replays.
+// the hosts do meanwhile. Board (board.go) reads a page: cutPage chooses its lines, versionedPosition.holdsAt decides which position a
+// show had, versionedPosition.frozen gives its status and times at that position, and replaysAtSession selects the replays.
 // Memory.forgetOldPositions and forgetFormerPositions drop positions that no session can need any more.
 //
 // One start of a show, from the host to a phone: Start makes the command; changeShow writes the row, its former position and an
@@ -116,7 +116,7 @@ func New(cfg Config) *Service {
 	cfg.Fanout.Projector.RegisterHostsReader(s.followedHosts)
 	cfg.Fanout.Projector.AddPositionReader("live board", positions.LiveBoardView, seenRegister, s.registers)
 	cfg.Fanout.Projector.RegisterAuditPart("live board", s.audit)
-	cfg.Fanout.Projector.RegisterExpiringRows("former places of shows", s.forgetAfterSessions(forgetFormerPositions))
+	cfg.Fanout.Projector.RegisterExpiringRows("former positions of shows", s.forgetAfterSessions(forgetFormerPositions))
 	cfg.Fanout.Projector.RegisterExpiringRows("ended follows of hosts", s.forgetAfterSessions(forgetPastFollows))
 	return s
 }

@@ -77,7 +77,7 @@ func BenchmarkBoard(b *testing.B) {
 			{"count", func(hosts []services.FollowedAuthor) { m.Shows.CountLive(hosts, 0) }},
 			{"page/of heads", func(hosts []services.FollowedAuthor) { pageByHeap(m.Shows.state, hosts, version) }},
 		}
-		all := allSpans(m.Shows.state)
+		all := allPositions(m.Shows.state)
 		ways = append(ways, struct {
 			name string
 			read func(hosts []services.FollowedAuthor)
@@ -149,15 +149,15 @@ func BenchmarkShowMemory(b *testing.B) {
 	}
 }
 
-// hostSpanHeap is a container/heap of lists, each with the positions (spans) of one host's shows. The list whose first position is the
+// hostPositionHeap is a container/heap of lists, each with the positions of one host's shows. The list whose first position is the
 // highest on the board comes first.
-type hostSpanHeap [][]positionSpan
+type hostPositionHeap [][]versionedPosition
 
-func (h hostSpanHeap) Len() int           { return len(h) }
-func (h hostSpanHeap) Less(i, j int) bool { return compareSpans(h[i][0], h[j][0]) < 0 }
-func (h hostSpanHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *hostSpanHeap) Push(x any)        { *h = append(*h, x.([]positionSpan)) }
-func (h *hostSpanHeap) Pop() any {
+func (h hostPositionHeap) Len() int           { return len(h) }
+func (h hostPositionHeap) Less(i, j int) bool { return comparePositions(h[i][0], h[j][0]) < 0 }
+func (h hostPositionHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *hostPositionHeap) Push(x any)        { *h = append(*h, x.([]versionedPosition)) }
+func (h *hostPositionHeap) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]
 	return last
@@ -165,7 +165,7 @@ func (h *hostSpanHeap) Pop() any {
 
 // pageByHeap reads a page of active shows by a heap of the hosts' lists. BenchmarkBoard compares it with Memory.activeAt.
 func pageByHeap(state *showState, hosts []services.FollowedAuthor, version uint64) (page []Show) {
-	heads := make(hostSpanHeap, 0, len(hosts))
+	heads := make(hostPositionHeap, 0, len(hosts))
 	for _, followed := range hosts {
 		if known := state.hosts.get(followed.Author).shows; known != nil && len(known.active) > 0 {
 			heads = append(heads, known.active)
@@ -185,19 +185,19 @@ func pageByHeap(state *showState, hosts []services.FollowedAuthor, version uint6
 	return page
 }
 
-// allSpans is one list of the positions (spans) of all hosts' active shows, in the order of boards, for pageByScan.
-func allSpans(state *showState) (all []positionSpan) {
+// allPositions is one list of the positions of all hosts' active shows, in the order of boards, for pageByScan.
+func allPositions(state *showState) (all []versionedPosition) {
 	state.hosts.each(func(known *cachedHost) {
 		if known.shows != nil {
 			all = append(all, known.shows.active...)
 		}
 	})
-	slices.SortFunc(all, compareSpans)
+	slices.SortFunc(all, comparePositions)
 	return all
 }
 
-// pageByScan reads a page of active shows by a walk through allSpans. BenchmarkBoard compares it with Memory.activeAt.
-func pageByScan(all []positionSpan, hosts []services.FollowedAuthor, version uint64) (page []Show) {
+// pageByScan reads a page of active shows by a walk through allPositions. BenchmarkBoard compares it with Memory.activeAt.
+func pageByScan(all []versionedPosition, hosts []services.FollowedAuthor, version uint64) (page []Show) {
 	mine := make(map[services.UserID]struct{}, len(hosts))
 	for _, followed := range hosts {
 		mine[followed.Author] = struct{}{}

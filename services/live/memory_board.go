@@ -35,18 +35,18 @@ func (m *Memory) replaysAt(hosts []services.FollowedAuthor, version uint64, afte
 	return m.pageAt(hosts, version, after, limit, true)
 }
 
-// hostSpans has the positions (spans) of one host's active shows, or of their replays, with the greatest score among them.
-type hostSpans struct {
-	topScore int64           // the greatest score of the spans
-	spans    *[]positionSpan // in the order of boards
+// hostPositions has the positions of one host's active shows, or of their replays, with the greatest score among them.
+type hostPositions struct {
+	topScore  int64                // the greatest score of the positions
+	positions *[]versionedPosition // in the order of boards
 }
 
 // boardPage holds the working space of a page. It is reused, since for a page of many hosts the allocation would be most of the
 // cost.
 type boardPage struct {
-	candidates []hostSpans     // of the hosts that may have shows on the page
-	topScores  []int64         // the greatest scores of candidates, one more than the page has lines, least first
-	topSpans   []*positionSpan // the first spans of the page found so far, in the order of boards
+	candidates   []hostPositions      // of the hosts that may have shows on the page
+	topScores    []int64              // the greatest scores of candidates, one more than the page has lines, least first
+	topPositions []*versionedPosition // the first positions of the page found so far, in the order of boards
 }
 
 // boardPages has the working spaces that no page uses now.
@@ -63,11 +63,11 @@ func (m *Memory) pageAt(hosts []services.FollowedAuthor, version uint64, after S
 	defer m.mu.RUnlock()
 	// One show more than asked for tells whether there are more.
 	page.findHosts(m.state.hosts, hosts, after, limit+1, replays)
-	page.findTopSpans(version, after, limit+1)
-	more := len(page.topSpans) > limit
-	shows := make([]Show, min(len(page.topSpans), limit))
+	page.findTopPositions(version, after, limit+1)
+	more := len(page.topPositions) > limit
+	shows := make([]Show, min(len(page.topPositions), limit))
 	for i := range shows {
-		shows[i] = page.topSpans[i].frozen()
+		shows[i] = page.topPositions[i].frozen()
 	}
 	return shows, more
 }
@@ -75,7 +75,7 @@ func (m *Memory) pageAt(hosts []services.FollowedAuthor, version uint64, after S
 // free gives the working space back to boardPages, without pointers to lists that may have been replaced since.
 func (p *boardPage) free() {
 	clear(p.candidates)
-	clear(p.topSpans)
+	clear(p.topPositions)
 	boardPages.Put(p)
 }
 
@@ -89,9 +89,9 @@ func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor,
 		if known.shows == nil {
 			continue
 		}
-		one := hostSpans{known.topActiveScore, &known.shows.active}
+		one := hostPositions{known.topActiveScore, &known.shows.active}
 		if replays {
-			one = hostSpans{known.topReplayScore, &known.shows.replays}
+			one = hostPositions{known.topReplayScore, &known.shows.replays}
 		}
 		if one.topScore == math.MinInt64 {
 			continue
@@ -112,63 +112,63 @@ func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor,
 	}
 }
 
-// findTopSpans finds the first spans of a page, and keeps at most count of them. The first pass takes the hosts whose highest score
+// findTopPositions finds the first positions of a page, and keeps at most count of them. The first pass takes the hosts whose highest score
 // is at least p.topScores[0], which estimates the end of the page. The second pass takes the other hosts, which a full page skips
 // by one comparison each.
-func (p *boardPage) findTopSpans(version uint64, after ShowPlace, count int) {
+func (p *boardPage) findTopPositions(version uint64, after ShowPlace, count int) {
 	high := int64(math.MinInt64)
 	if len(p.topScores) == count {
 		high = p.topScores[0]
 	}
-	p.topSpans = p.topSpans[:0]
+	p.topPositions = p.topPositions[:0]
 	for _, first := range []bool{true, false} {
 		for _, one := range p.candidates {
-			if (one.topScore >= high) != first || len(p.topSpans) == count && one.topScore < p.topSpans[count-1].score {
+			if (one.topScore >= high) != first || len(p.topPositions) == count && one.topScore < p.topPositions[count-1].score {
 				continue
 			}
-			p.takeSpans(*one.spans, version, after, count)
+			p.takePositions(*one.positions, version, after, count)
 		}
 	}
 }
 
-// takeSpans adds a host's spans that are among the first count of the page. The spans are in the order of boards, so the walk ends at
-// the first span that is behind the end of a full page.
-func (p *boardPage) takeSpans(spans []positionSpan, version uint64, after ShowPlace, count int) {
+// takePositions adds a host's positions that are among the first count of the page. They are in the order of boards, so the walk ends
+// at the first position that is behind the end of a full page.
+func (p *boardPage) takePositions(positions []versionedPosition, version uint64, after ShowPlace, count int) {
 	from := 0
-	for i := range spans {
-		one := &spans[i]
-		full := len(p.topSpans) == count
-		if full && !one.before(p.topSpans[count-1]) {
+	for i := range positions {
+		one := &positions[i]
+		full := len(p.topPositions) == count
+		if full && !one.before(p.topPositions[count-1]) {
 			return
 		}
 		if !one.holdsAt(version) || after != (ShowPlace{}) && !one.below(after) {
 			continue
 		}
-		at, end := from, len(p.topSpans)
+		at, end := from, len(p.topPositions)
 		for at < end {
-			if middle := (at + end) / 2; one.before(p.topSpans[middle]) {
+			if middle := (at + end) / 2; one.before(p.topPositions[middle]) {
 				end = middle
 			} else {
 				at = middle + 1
 			}
 		}
 		if !full {
-			p.topSpans = append(p.topSpans, nil)
+			p.topPositions = append(p.topPositions, nil)
 		}
-		// The last span of a full page is dropped.
-		copy(p.topSpans[at+1:], p.topSpans[at:])
-		p.topSpans[at], from = one, at+1
+		// The last position of a full page is dropped.
+		copy(p.topPositions[at+1:], p.topPositions[at:])
+		p.topPositions[at], from = one, at+1
 	}
 }
 
-// below reports whether a span is after a position in the order of boards. Both are of one section: pageAt reads either
+// below reports whether a show's position is after another one in the order of boards. Both are of one section: pageAt reads either
 // active shows or replays.
-func (s *positionSpan) below(after ShowPlace) bool {
+func (s *versionedPosition) below(after ShowPlace) bool {
 	return s.score < after.Score || s.score == after.Score && s.id < after.ID
 }
 
-// frozen is the show as it was while it had the position of the span. An end that was reported before the start is omitted.
-func (s *positionSpan) frozen() Show {
+// frozen is the show as it was while it had this position. An end that was reported before the start is omitted.
+func (s *versionedPosition) frozen() Show {
 	whole := s.show.toShow()
 	// This is the present position of a show that has begun or is over: its status and times have not changed since.
 	if s.fromVersion == whole.Version && whole.Status != ShowUpcoming {
@@ -197,10 +197,10 @@ func (m *Memory) ShowAt(id services.PostID, version uint64) (frozen Show, known,
 	}
 	of := m.state.hosts.get(one.host).shows
 	if of == nil {
-		// The host has no spans left, so the show was cancelled.
+		// The host has no positions left, so the show was cancelled.
 		return Show{}, true, false
 	}
-	for _, list := range [][]positionSpan{of.active, of.replays} {
+	for _, list := range [][]versionedPosition{of.active, of.replays} {
 		for _, s := range list {
 			if s.show == one && s.holdsAt(version) {
 				return s.frozen(), true, true

@@ -132,13 +132,13 @@ func (h *showHistoryModel) showsAt(version uint64) map[services.PostID]Show {
 // expectedBoardSection returns one section of a board, replays or active shows, from the shows as they were at a version.
 func expectedBoardSection(stood map[services.PostID]Show, replays bool, hosts []services.FollowedAuthor) (list []boardEntry) {
 	for _, one := range stood {
-		if place := one.Place(); place != (ShowPlace{}) && place.Replay == replays &&
+		if position := one.Place(); position != (ShowPlace{}) && position.Replay == replays &&
 			slices.ContainsFunc(hosts, func(host services.FollowedAuthor) bool { return host.Author == one.Host }) {
-			list = append(list, boardEntry{one.ID, one.Status, place})
+			list = append(list, boardEntry{one.ID, one.Status, position})
 		}
 	}
 	slices.SortFunc(list, func(a, b boardEntry) int {
-		return cmp.Or(cmp.Compare(b.place.Score, a.place.Score), cmp.Compare(b.id, a.id))
+		return cmp.Or(cmp.Compare(b.position.Score, a.position.Score), cmp.Compare(b.id, a.id))
 	})
 	return list
 }
@@ -289,21 +289,21 @@ func (h *showHistoryModel) checkOldShowsForgotten(m *showCache) {
 			want++
 		}
 	}
-	state, spans := m.Shows.state, 0
+	state, positions := m.Shows.state, 0
 	state.hosts.each(func(known *cachedHost) {
 		if known.shows == nil {
 			return
 		}
-		for _, list := range [][]positionSpan{known.shows.active, known.shows.replays} {
-			if !slices.IsSortedFunc(list, compareSpans) {
-				h.t.Fatalf("the spans of %d are not in their order: %v", known.userID, list)
+		for _, list := range [][]versionedPosition{known.shows.active, known.shows.replays} {
+			if !slices.IsSortedFunc(list, comparePositions) {
+				h.t.Fatalf("the positions of %d are not in their order: %v", known.userID, list)
 			}
 		}
-		if spans += len(known.shows.active) + len(known.shows.replays); len(known.shows.active)+len(known.shows.replays) == 0 {
+		if positions += len(known.shows.active) + len(known.shows.replays); len(known.shows.active)+len(known.shows.replays) == 0 {
 			h.t.Fatalf("of the host %d an empty memory is kept", known.userID)
 		}
 	})
-	if len(state.byID) != want || spans != want || len(state.recentMoves) != 0 {
-		h.t.Fatalf("%d shows, %d spans and %d moves are kept of %d: %s", len(state.byID), spans, len(state.recentMoves), want, fmt.Sprint(state.byID))
+	if len(state.byID) != want || positions != want || len(state.recentMoves) != 0 {
+		h.t.Fatalf("%d shows, %d positions and %d moves are kept of %d: %s", len(state.byID), positions, len(state.recentMoves), want, fmt.Sprint(state.byID))
 	}
 }

@@ -37,7 +37,7 @@ func (h *hostShows) appendMoves(moves []Move, version uint64) []Move {
 	}
 	// One host has few moves, so a search is faster than a set.
 	there := moves[first:]
-	for _, list := range [][]positionSpan{h.active, h.replays} {
+	for _, list := range [][]versionedPosition{h.active, h.replays} {
 		for _, one := range list {
 			// Skip former positions, and shows that have not moved.
 			if one.untilVersion != 0 || one.fromVersion <= version {

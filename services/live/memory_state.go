@@ -12,8 +12,8 @@ import (
 // session can last it also has former positions, and the shows that ended or were cancelled. Besides, it has the newest
 // replays of hosts whose replays are in no list. It is not safe for concurrent use: Memory.mu guards it.
 //
-// A board at a version is read without a search by time: a host's spans are sorted by position, and those that are not valid
-// at the version are skipped. Most spans are present positions, so few are skipped.
+// A board at a version is read without a search by time: a host's positions are sorted, and those that are not valid at
+// the version are skipped. Most are present positions, so few are skipped.
 type showState struct {
 	byID        map[services.PostID]*cachedShow // all cached shows
 	hosts       *hostTable                      // the hosts of shows on boards, with the shows' positions
@@ -22,7 +22,7 @@ type showState struct {
 
 // cachedShow is a compact Show: a node keeps all active ones, tens of thousands. Times are numbers and the texts one string,
 // because each time.Time takes 24 bytes and each string two words and an allocation that the garbage collector walks. The
-// spans of a show point to it.
+// positions of a show point to it.
 type cachedShow struct {
 	id                                                         services.PostID
 	version, liveVersion                                       uint64          // as in Show
@@ -39,11 +39,11 @@ type cachedShow struct {
 
 // hostShows are the present and former positions of a host's shows, each list in the order of boards.
 type hostShows struct {
-	active, replays []positionSpan // active: positions of live and of upcoming shows
+	active, replays []versionedPosition // active: positions of live and of upcoming shows
 }
 
-// positionSpan is the position of a show in the versions v of the log with fromVersion <= v < untilVersion.
-type positionSpan struct {
+// versionedPosition is the position of a show in the versions v of the log with fromVersion <= v < untilVersion.
+type versionedPosition struct {
 	score                     int64 // of its position: greater than 0 for a live show or a replay, less for an upcoming one
 	id                        services.PostID
 	show                      *cachedShow
@@ -62,12 +62,12 @@ func newShowState() *showState {
 }
 
 // holdsAt reports whether the show has this position at a version.
-func (s *positionSpan) holdsAt(version uint64) bool {
+func (s *versionedPosition) holdsAt(version uint64) bool {
 	return s.fromVersion <= version && (s.untilVersion == 0 || version < s.untilVersion)
 }
 
-// compareSpans orders spans as boards do, and spans of one show at one position by their versions.
-func compareSpans(a, b positionSpan) int {
+// comparePositions orders positions as boards do, and equal positions of one show by their versions.
+func comparePositions(a, b versionedPosition) int {
 	switch {
 	case a.score != b.score:
 		return cmp.Compare(b.score, a.score)
@@ -77,15 +77,15 @@ func compareSpans(a, b positionSpan) int {
 	return cmp.Compare(a.fromVersion, b.fromVersion)
 }
 
-// before reports whether a span is above another one on a board, if both hold at one version. It orders them as compareSpans does, but
-// copies neither.
-func (s *positionSpan) before(other *positionSpan) bool {
+// before reports whether a position is above another one on a board, if both hold at one version. It orders them as comparePositions
+// does, but copies neither.
+func (s *versionedPosition) before(other *versionedPosition) bool {
 	return s.score > other.score || s.score == other.score && s.id > other.id
 }
 
-// addSpan puts a span into a list unless it is there, and returns its index.
-func addSpan(list []positionSpan, one positionSpan) ([]positionSpan, int) {
-	at, known := slices.BinarySearchFunc(list, one, compareSpans)
+// addPosition puts a position into a list unless it is there, and returns its index.
+func addPosition(list []versionedPosition, one versionedPosition) ([]versionedPosition, int) {
+	at, known := slices.BinarySearchFunc(list, one, comparePositions)
 	if known {
 		return list, at
 	}
@@ -121,8 +121,8 @@ func (s *showState) put(next Show, at time.Time) (changed bool) {
 	}
 	switch updated := next.UpdatedAt.UnixMicro(); {
 	case next.Version > known.version:
-		// endPosition ends the span of the former position, and keeps it for the sessions that began before this move. recentMoves
-		// records the move, so that forgetPositions can drop the span later.
+		// endPosition ends the former position, and keeps it for the sessions that began before this move. recentMoves
+		// records the move, so that forgetPositions can drop the position later.
 		s.endPosition(known, next.Version)
 		known.setStatusAndTimes(next)
 		known.setTexts(next)
@@ -143,12 +143,12 @@ func (s *showState) put(next Show, at time.Time) (changed bool) {
 	return false
 }
 
-// endPosition ends the span of a show's present position. A replay moves only when its host is erased: then no session may show it any
-// more, and its span is deleted at once.
+// endPosition ends a show's present position. A replay moves only when its host is erased: then no session may show it any more, and
+// its position is deleted at once.
 func (s *showState) endPosition(known *cachedShow, version uint64) {
 	shows := s.showsOf(known.host)
 	if known.is(ShowReplay) {
-		shows.replays = slices.DeleteFunc(shows.replays, func(one positionSpan) bool { return one.show == known })
+		shows.replays = slices.DeleteFunc(shows.replays, func(one versionedPosition) bool { return one.show == known })
 	}
 	for i, one := range shows.active {
 		if one.show == known && one.fromVersion == known.version && one.untilVersion == 0 {
@@ -157,17 +157,17 @@ func (s *showState) endPosition(known *cachedShow, version uint64) {
 	}
 }
 
-// beginPosition begins the span of a show's new position. A load may have added that span already as a former position, with its end.
+// beginPosition adds a show's new position. A load may have added it already as a former position, with its end.
 func (s *showState) beginPosition(known *cachedShow) {
 	shows := s.showsOf(known.host)
-	place := known.place()
-	one := positionSpan{score: place.Score, id: known.id, show: known, fromVersion: known.version}
+	position := known.position()
+	one := versionedPosition{score: position.Score, id: known.id, show: known, fromVersion: known.version}
 	switch {
-	case place == (ShowPlace{}): // cancelled
-	case place.Replay:
-		shows.replays, _ = addSpan(shows.replays, one)
+	case position == (ShowPlace{}): // cancelled
+	case position.Replay:
+		shows.replays, _ = addPosition(shows.replays, one)
 	default:
-		shows.active, _ = addSpan(shows.active, one)
+		shows.active, _ = addPosition(shows.active, one)
 	}
 }
 
@@ -184,7 +184,7 @@ func (s *showState) addFormerPosition(former formerPosition) {
 	}
 	if former.FromVersion > 0 && (former.Status == ShowUpcoming || former.Status == ShowLive) {
 		shows, at := s.showsOf(known.host), 0
-		shows.active, at = addSpan(shows.active, positionSpan{score: former.Score, id: known.id, show: known, fromVersion: former.FromVersion})
+		shows.active, at = addPosition(shows.active, versionedPosition{score: former.Score, id: known.id, show: known, fromVersion: former.FromVersion})
 		shows.active[at].untilVersion = former.UntilVersion
 		s.hosts.add(known.host).updateTopScores()
 	}
@@ -200,7 +200,7 @@ func (s *showState) forgetPositions(until int64) {
 			continue
 		}
 		shows := s.showsOf(known.host)
-		shows.active = slices.DeleteFunc(shows.active, func(one positionSpan) bool { return one.show == known && one.untilVersion == move.version })
+		shows.active = slices.DeleteFunc(shows.active, func(one versionedPosition) bool { return one.show == known && one.untilVersion == move.version })
 		// If this was the show's last move, no session needs an older position of it. A replay that is in lists leaves
 		// the cache: pages read it from SQL, or from the cache of recently read shows.
 		if known.version == move.version {
@@ -221,7 +221,7 @@ func (s *showState) markMovedBeforeSessions(known *cachedShow) {
 		s.trimPulledReplays(known.host)
 	case known.is(ShowReplay):
 		shows := s.showsOf(known.host)
-		shows.replays = slices.DeleteFunc(shows.replays, func(one positionSpan) bool { return one.show == known })
+		shows.replays = slices.DeleteFunc(shows.replays, func(one versionedPosition) bool { return one.show == known })
 		delete(s.byID, known.id)
 	case known.is(ShowCancelled):
 		delete(s.byID, known.id)
@@ -233,7 +233,7 @@ func (s *showState) markMovedBeforeSessions(known *cachedShow) {
 // so counting from its start counts the newest.
 func (s *showState) trimPulledReplays(number services.UserID) {
 	shows, pulled := s.showsOf(number), 0
-	shows.replays = slices.DeleteFunc(shows.replays, func(one positionSpan) bool {
+	shows.replays = slices.DeleteFunc(shows.replays, func(one versionedPosition) bool {
 		if !one.show.pull {
 			return false
 		}
@@ -250,8 +250,8 @@ func (k *cachedShow) is(status ShowStatus) bool {
 	return ShowStatuses[k.status] == status
 }
 
-// place is the show's present position. It uses Show.Place, so that the order of boards is defined once.
-func (k *cachedShow) place() ShowPlace {
+// position is the show's present position. It uses Show.Place, so that the order of boards is defined once.
+func (k *cachedShow) position() ShowPlace {
 	return Show{
 		ID: k.id, Status: ShowStatuses[k.status], PlannedAt: fromMillis(k.plannedMillis), StartedAt: fromMillis(k.startedMillis), EndedAt: fromMillis(k.endedMillis),
 	}.Place()

@@ -229,9 +229,9 @@ func minutesAfterNoon(n int) time.Time { return noon.Add(time.Duration(n) * time
 
 // boardEntry is the part of a show that boards show.
 type boardEntry struct {
-	id     services.PostID
-	status ShowStatus
-	place  ShowPlace
+	id       services.PostID
+	status   ShowStatus
+	position ShowPlace
 }
 
 func boardEntries(shows []Show) (list []boardEntry) {

@@ -13,9 +13,9 @@ import (
 // A member of a list of replays is 27 printable bytes: when the show ended (9 letters, milliseconds), its ID (13) and its
 // host's ID (5). So members sort in the reverse order of boards.
 const (
-	endTimeLength = 9                                      // letters of the time at which the show ended
-	placeLength   = endTimeLength + services.PostIDLetters // letters of that time and the show's ID, as placeText prints them
-	replayLength  = placeLength + 5                        // letters of a whole member
+	endTimeLength  = 9                                      // letters of the time at which the show ended
+	positionLength = endTimeLength + services.PostIDLetters // letters of that time and the show's ID, as positionText prints them
+	replayLength   = positionLength + 5                     // letters of a whole member
 
 	endTimeAlphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // the letters of IDs
 	maxEndTime      = 1<<(5*endTimeLength) - 1           // the latest end that endTimeLength letters can hold
@@ -58,37 +58,37 @@ type replayEntry struct {
 	Host  services.UserID
 }
 
-// placeText prints the position of a replay; the zero value prints as the position before all others.
-func placeText(place ShowPlace) string {
+// positionText prints the position of a replay; the zero value prints as the position before all others.
+func positionText(position ShowPlace) string {
 	var letters [endTimeLength]byte
-	end := min(max(place.Score, 0), maxEndTime)
+	end := min(max(position.Score, 0), maxEndTime)
 	for i := endTimeLength - 1; i >= 0; i-- {
 		letters[i] = endTimeAlphabet[end&31]
 		end >>= 5
 	}
-	return string(letters[:]) + place.ID.String()
+	return string(letters[:]) + position.ID.String()
 }
 
 // replayText prints an entry as a member of a list of replays.
 func replayText(entry replayEntry) string {
-	return placeText(entry.Place) + rdb.AuthorLetters(entry.Host)
+	return positionText(entry.Place) + rdb.AuthorLetters(entry.Host)
 }
 
-// parseReplayPlace reads what placeText prints.
-func parseReplayPlace(text string) (place ShowPlace, ok bool) {
-	if len(text) != placeLength {
-		return place, false
+// parseReplayPosition reads what positionText prints.
+func parseReplayPosition(text string) (position ShowPlace, ok bool) {
+	if len(text) != positionLength {
+		return position, false
 	}
 	for _, letter := range text[:endTimeLength] {
 		value := strings.IndexRune(endTimeAlphabet, letter)
 		if value < 0 {
-			return place, false
+			return position, false
 		}
-		place.Score = place.Score<<5 | int64(value)
+		position.Score = position.Score<<5 | int64(value)
 	}
 	id, err := services.ParsePostID(text[endTimeLength:])
-	place.ID, place.Replay = id, place.Score > 0 || id > 0
-	return place, err == nil
+	position.ID, position.Replay = id, position.Score > 0 || id > 0
+	return position, err == nil
 }
 
 // parseListFloor reads the floor of a list from its members, of which it looks at the first; ok is false if the list is missing or is
@@ -98,7 +98,7 @@ func parseListFloor(members []string) (floor ShowPlace, ok bool) {
 	if !ok {
 		return floor, false
 	}
-	return parseReplayPlace(text)
+	return parseReplayPosition(text)
 }
 
 // parseReplay reads a member; ok is false for the mark and for anything else that is not an entry.
@@ -106,10 +106,10 @@ func parseReplay(member string) (entry replayEntry, ok bool) {
 	if len(member) != replayLength {
 		return entry, false
 	}
-	if entry.Place, ok = parseReplayPlace(member[:placeLength]); !ok {
+	if entry.Place, ok = parseReplayPosition(member[:positionLength]); !ok {
 		return entry, false
 	}
-	entry.Host, ok = rdb.ParseAuthor(member[placeLength:])
+	entry.Host, ok = rdb.ParseAuthor(member[positionLength:])
 	return entry, ok
 }
 
@@ -138,7 +138,7 @@ type replayMerge struct {
 func (p projection) mergeReplays(ctx context.Context, merges []replayMerge) ([]redis.Result, error) {
 	calls := make([]redis.ScriptCall, len(merges))
 	for i, merge := range merges {
-		args := append(make([]any, 0, 3+len(merge.Entries)), merge.Stamp.String(), "0", placeText(merge.Floor))
+		args := append(make([]any, 0, 3+len(merge.Entries)), merge.Stamp.String(), "0", positionText(merge.Floor))
 		if merge.IsRebuild {
 			args[1] = "1"
 		}

@@ -41,7 +41,7 @@ func (p projection) readBoard(ctx context.Context, query boardQuery) (redisBoard
 	}
 	key, top := replaysKey(query.Reader), "+"
 	if query.Before.Replay {
-		top = "(" + placeText(query.Before)
+		top = "(" + positionText(query.Before)
 	}
 	reads := [...]redis.KeyRead{
 		{Key: rdb.DocumentKey(query.Reader), Read: rdb.LiveBoardFields},

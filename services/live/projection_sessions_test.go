@@ -87,9 +87,9 @@ func TestSessionsWithoutAnExpiryAreDropped(t *testing.T) {
 		_, err := v.projection.touchSession(v.Context(), listReader, "phone", "a", time.Now().Add(time.Hour))
 		v.must(err)
 		v.must(v.projection.Commands().HSet(v.Context(), sessionsKey(otherHost), "phone", "1;a").Err())
-		for place, done := (rdb.KeyWalkPosition{}), false; !done; {
+		for position, done := (rdb.KeyWalkPosition{}), false; !done; {
 			var found rdb.KeyWalkFindings
-			found, place, done, err = v.projection.WalkKeys(v.Context(), place, 100)
+			found, position, done, err = v.projection.WalkKeys(v.Context(), position, 100)
 			v.must(err)
 			_, _, err = v.projection.DropLeftovers(v.Context(), found.Leftovers)
 			v.must(err)

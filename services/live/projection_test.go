@@ -145,12 +145,12 @@ func (v boardTest) readBoard() redisBoard {
 func (v boardTest) wantReplays(what string, got, want redis.ResultStatus, floor int, list []replayEntry) {
 	v.Helper()
 	read := v.readBoard()
-	var place ShowPlace
+	var position ShowPlace
 	if floor > 0 {
-		place = replayEndedAt(floor, 0).Place
+		position = replayEndedAt(floor, 0).Place
 	}
-	if got != want || read.ListReady != (list != nil) || read.Floor != place || !slices.Equal(read.Replays, list) {
-		v.Errorf("%s: status %d, want %d; listed %v with the floor %v, want %v;\n%v\nwant\n%v", what, got, want, read.ListReady, read.Floor, place, read.Replays, list)
+	if got != want || read.ListReady != (list != nil) || read.Floor != position || !slices.Equal(read.Replays, list) {
+		v.Errorf("%s: status %d, want %d; listed %v with the floor %v, want %v;\n%v\nwant\n%v", what, got, want, read.ListReady, read.Floor, position, read.Replays, list)
 	}
 }
 
@@ -175,8 +175,8 @@ func TestReplaysSortAsBoardsDo(t *testing.T) {
 			t.Errorf("%q is read as %+v", text, entry)
 		}
 	}
-	if place, ok := parseReplayPlace(placeText(ShowPlace{})); !ok || place != (ShowPlace{}) {
-		t.Errorf("no place is read as %v, %v", place, ok)
+	if position, ok := parseReplayPosition(positionText(ShowPlace{})); !ok || position != (ShowPlace{}) {
+		t.Errorf("no position is read as %v, %v", position, ok)
 	}
 }
 
@@ -305,10 +305,10 @@ func TestAListOfReplaysKeepsTheNewest(t *testing.T) {
 			v.Errorf("after a trim the list has %d, its floor is %v", len(held.entries), held.floor)
 		}
 		var long []rdb.LongList
-		for place, done := (rdb.KeyWalkPosition{}), false; !done; {
+		for position, done := (rdb.KeyWalkPosition{}), false; !done; {
 			var found rdb.KeyWalkFindings
 			var err error
-			found, place, done, err = v.projection.WalkKeys(v.Context(), place, 100)
+			found, position, done, err = v.projection.WalkKeys(v.Context(), position, 100)
 			v.must(err)
 			long = append(long, found.LongLists...)
 		}

@@ -33,7 +33,7 @@ func drawRecentFollows(t *rapid.T) recentFollows {
 	return recent
 }
 
-func drawShowPlace(t *rapid.T) ShowPlace {
+func drawShowPosition(t *rapid.T) ShowPlace {
 	return ShowPlace{
 		Replay: rapid.Bool().Draw(t, "replay"), Score: rapid.Int64().Draw(t, "score"),
 		ID: services.PostID(rapid.Uint64Range(1, uint64(services.MaxPostID)).Draw(t, "id")),
@@ -42,16 +42,16 @@ func drawShowPlace(t *rapid.T) ShowPlace {
 
 func TestSessionsAndCursorsParseOnlyForTheirViewer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		session, place := drawSession(t), drawShowPlace(t)
+		session, position := drawSession(t), drawShowPosition(t)
 		if rapid.Bool().Draw(t, "of an older release") {
 			session.LatestFollow, session.RecentFollows = session.CreationID, ""
 		}
 		if got, err := ParseSession("sessionId", session.Viewer, session.String()); got != session || err != nil {
 			t.Fatalf("%+v became %+v, %v", session, got, err)
 		}
-		text := CursorText(session, place)
-		if got, at, err := parseCursor(session.Viewer, text); got != session || at != place || err != nil {
-			t.Fatalf("%+v %+v became %+v %+v, %v", session, place, got, at, err)
+		text := CursorText(session, position)
+		if got, at, err := parseCursor(session.Viewer, text); got != session || at != position || err != nil {
+			t.Fatalf("%+v %+v became %+v %+v, %v", session, position, got, at, err)
 		}
 		stranger := session.Viewer + services.UserID(rapid.Uint32Range(1, ^uint32(0)).Draw(t, "distance"))
 		if _, err := ParseSession("sessionId", stranger, session.String()); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "another user") {
@@ -90,10 +90,10 @@ func FuzzBoardCursor(f *testing.F) {
 		f.Add(uint32(3), seed)
 	}
 	f.Fuzz(func(t *testing.T, viewer uint32, text string) {
-		session, place, err := parseCursor(services.UserID(viewer), text)
+		session, position, err := parseCursor(services.UserID(viewer), text)
 		switch {
-		case err == nil && (place.ID == 0 || CursorText(session, place) != text):
-			t.Errorf("%q was read as %+v %+v", text, session, place)
+		case err == nil && (position.ID == 0 || CursorText(session, position) != text):
+			t.Errorf("%q was read as %+v %+v", text, session, position)
 		case err != nil && (services.CodeOf(err) != services.Invalid || !strings.HasPrefix(err.Error(), "after: ") || len(err.Error()) > 500):
 			t.Errorf("%q: %v", text, err)
 		}
@@ -147,8 +147,8 @@ func TestSessionsOfAnOlderReleaseGoOn(t *testing.T) {
 	if got, err := ParseSession("sessionId", 3, session); got != want || err != nil {
 		t.Errorf("the session is %+v, %v", got, err)
 	}
-	if got, place, err := parseCursor(3, cursor); got != want || place != (ShowPlace{Score: -1, ID: 5}) || err != nil {
-		t.Errorf("the cursor is of %+v at %+v, %v", got, place, err)
+	if got, position, err := parseCursor(3, cursor); got != want || position != (ShowPlace{Score: -1, ID: 5}) || err != nil {
+		t.Errorf("the cursor is of %+v at %+v, %v", got, position, err)
 	}
 }
 

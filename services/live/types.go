@@ -45,7 +45,7 @@ type Show struct {
 	// It is 0 for a show that never went live.
 	LiveStamp services.PostID
 	// Pull reports that the replay is in no list: it comes from the node cache. Pull is decided once, when the show ends, by the
-	// host's mode at that moment. A later change of the mode moves no replay: otherwise the replay could be in both places, or in
+	// host's mode at that moment. A later change of the mode moves no replay: otherwise the replay could be in both lists, or in
 	// neither.
 	Pull bool
 }

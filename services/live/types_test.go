@@ -24,7 +24,7 @@ func TestShowsSortInTheDocumentedOrder(t *testing.T) {
 		{ID: 6, Status: ShowReplay, StartedAt: at(2), EndedAt: at(30)},
 		{ID: 4, Status: ShowReplay, StartedAt: at(20), EndedAt: at(25)},
 	}
-	byPlace := func(a, b Show) int {
+	byPosition := func(a, b Show) int {
 		switch {
 		case a.Place().Before(b.Place()):
 			return -1
@@ -42,12 +42,12 @@ func TestShowsSortInTheDocumentedOrder(t *testing.T) {
 	}
 	got := slices.Clone(want)
 	slices.Reverse(got)
-	slices.SortFunc(got, byPlace)
+	slices.SortFunc(got, byPosition)
 	if !slices.Equal(got, want) {
 		t.Errorf("sorted: %v", got)
 	}
-	if place := (Show{ID: 1, Status: ShowCancelled, PlannedAt: at(1)}).Place(); place != (ShowPlace{}) {
-		t.Errorf("a cancelled show has a place: %v", place)
+	if position := (Show{ID: 1, Status: ShowCancelled, PlannedAt: at(1)}).Place(); position != (ShowPlace{}) {
+		t.Errorf("a cancelled show has a position: %v", position)
 	}
 }
 

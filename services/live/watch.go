@@ -65,10 +65,10 @@ type boardWatcher struct {
 	session    Session          // with CreationID 0: none yet
 	hostWatch  *boardHostsWatch // notifies of changes of the hosts' shows
 
-	badges *services.Badges // the viewer's badges at the time when session, reader and topPlace were read
+	badges *services.Badges // the viewer's badges at the time when session, reader and topPosition were read
 	reader readerData       // the followed hosts
-	// topPlace is the position of the session's first line: shows above it are new. It is zero if the session's board is empty.
-	topPlace          ShowPlace
+	// topPosition is the position of the session's first line: shows above it are new. It is zero if the session's board is empty.
+	topPosition       ShowPlace
 	sessionReplaced   bool      // a session that was sent or requested has ended
 	slotTaken         bool      // another session has the slot: this one is not renewed, and a request for its pages gets a new one
 	renewedAt         time.Time // when the session was renewed last
@@ -136,7 +136,7 @@ func (w *boardWatcher) readChange(ctx context.Context, badges *services.Badges) 
 	others, older := w.movesOfNewHosts()
 	moves = append(moves, others...)
 	change.Difference = newDifference(moves)
-	change.NewAboveCount = countNewAbove(w.topPlace, moves) + older
+	change.NewAboveCount = countNewAbove(w.topPosition, moves) + older
 	return change, nil
 }
 
@@ -188,9 +188,9 @@ func (w *boardWatcher) readHosts(ctx context.Context, badges *services.Badges, o
 	}
 	// The fields are set only after everything was read: after an error the next turn begins with the former state, and badges still
 	// differ.
-	w.badges, w.reader, w.session, w.topPlace = badges, read, session, ShowPlace{}
+	w.badges, w.reader, w.session, w.topPosition = badges, read, session, ShowPlace{}
 	if len(page.Lines) > 0 {
-		w.topPlace = page.Lines[0].Place
+		w.topPosition = page.Lines[0].Place
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func (w *boardWatcher) movesOfNewHosts() (moves []Move, older int) {
 		switch {
 		case show.Status != ShowReplay || show.Version > w.session.Version:
 			moves = append(moves, Move{Now: show})
-		case w.topPlace.ID == 0 || show.Place().Before(w.topPlace):
+		case w.topPosition.ID == 0 || show.Place().Before(w.topPosition):
 			older++
 		}
 	}

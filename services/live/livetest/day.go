@@ -145,28 +145,28 @@ func (d *ShowDay) WriteShows(to io.Writer, from, until int) error {
 // ExpectedBoard returns the lines that a viewer's board must have if only d.Shows[:shows] exist, each with title and status.
 // cut reports whether older replays exist than boards keep.
 func (d *ShowDay) ExpectedBoard(viewer, shows int) (lines []string, cut bool) {
-	type placed struct { // a line with its sort keys
-		section, place, number int
-		line                   string
+	type sortedLine struct { // a line with its sort keys
+		section, time, number int
+		line                  string
 	}
-	var all []placed
+	var all []sortedLine
 	for _, host := range d.FollowedHosts[viewer] {
 		for _, number := range d.showsByHost[host] {
 			show := d.Shows[number]
 			switch {
 			case number >= shows || show.Cancelled:
 			case !show.Ended.IsZero():
-				all = append(all, placed{2, -int(show.Ended.UnixMilli()), number, show.Key + " REPLAY"})
+				all = append(all, sortedLine{2, -int(show.Ended.UnixMilli()), number, show.Key + " REPLAY"})
 			case !show.Started.IsZero():
-				all = append(all, placed{0, -int(show.Started.UnixMilli()), number, show.Key + " LIVE"})
+				all = append(all, sortedLine{0, -int(show.Started.UnixMilli()), number, show.Key + " LIVE"})
 			default:
-				all = append(all, placed{1, int(show.Planned.UnixMilli()), number, show.Key + " UPCOMING"})
+				all = append(all, sortedLine{1, int(show.Planned.UnixMilli()), number, show.Key + " UPCOMING"})
 			}
 		}
 	}
 	// Sections come first: live, upcoming, replays. If the greatest time of a section comes first, its sort key is negated.
-	slices.SortFunc(all, func(a, b placed) int {
-		return cmp.Or(cmp.Compare(a.section, b.section), cmp.Compare(a.place, b.place), cmp.Compare(b.number, a.number))
+	slices.SortFunc(all, func(a, b sortedLine) int {
+		return cmp.Or(cmp.Compare(a.section, b.section), cmp.Compare(a.time, b.time), cmp.Compare(b.number, a.number))
 	})
 	replays := 0
 	for _, one := range all {
