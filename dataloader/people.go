@@ -6,7 +6,7 @@ import (
 	"tidings/services"
 )
 
-// Relation reads how the viewer and a user are related: who follows, mutes, blocks or hides whom. A response has one viewer. The same
+// Relation reads how the viewer and a user are related: their follows, mutes, blocks and hides. A response has one viewer. The same
 // read covers all users that the response has read so far, and the users in together.
 func (l *Loader) Relation(ctx context.Context, user services.UserID, together []services.UserID, read func(ctx context.Context, users []services.UserID) (map[services.UserID]services.Relation, error)) (services.Relation, error) {
 	m := l.currentMemory()

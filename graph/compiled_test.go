@@ -169,9 +169,9 @@ func (f faultyMutation) LikePost(_ context.Context, input LikePostInput) (*LikeP
 	return &LikePostPayload{Changed: true, Post: &Post{ID: input.PostID, PublishedAt: time.Unix(1, 0)}}, f.failureOf("likePost", input.PostID)
 }
 
-// executeAsText executes an operation with the schema that make makes, and returns the data and the sorted errors as text.
-func executeAsText(t interface{ Fatalf(string, ...any) }, make func(Config) graphql.ExecutableSchema, f *faultyResolvers, text string, variables map[string]any) string {
-	exec := executor.New(make(Config{Resolvers: f}))
+// executeAsText executes an operation with the schema that newSchema returns, and returns the data and the sorted errors as text.
+func executeAsText(t interface{ Fatalf(string, ...any) }, newSchema func(Config) graphql.ExecutableSchema, f *faultyResolvers, text string, variables map[string]any) string {
+	exec := executor.New(newSchema(Config{Resolvers: f}))
 	exec.SetRecoverFunc(func(_ context.Context, fault any) error { return fmt.Errorf("panic: %v", fault) })
 	ctx := graphql.StartOperationTrace(context.Background())
 	operation, faults := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: text, Variables: variables})

@@ -109,7 +109,7 @@ type Notification struct {
 	Subject    *Post
 	Show       *Show
 	Actors     []User
-	ActorCount int       // how many users acted, of whom Actors has some
+	ActorCount int       // how many users acted; Actors has some of them
 	At         time.Time // the time of the newest cause
 	Seen       bool      // seen or read after the newest cause
 	Read       bool      // opened or marked as read after the newest cause

@@ -18,7 +18,7 @@ import (
 type Node interface {
 }
 
-// What a notification tells of: an answer or a post that mentions the viewer, a user who likes or follows, or a show that has started.
+// What a notification is about: an answer or a post that mentions the viewer, a user who likes or follows, or a show that has started.
 type NotificationCause interface {
 }
 
@@ -444,7 +444,7 @@ type DefineCategoryInput struct {
 	Name string `json:"name"`
 	// The whole days for which an unseen notification counts, 1 to 7; null: it counts until it is seen.
 	ExpiryDays *int `json:"expiryDays,omitempty"`
-	// Whether notifications with one `groupKey` in one half day (UTC) are one notification. A change holds for what is told after it.
+	// Whether notifications with one `groupKey` in one half day (UTC) are one notification. A change holds for notifications that are sent after it.
 	Grouped bool `json:"grouped"`
 	// How the count is shown. A dot is never part of the total.
 	Style BadgeStyle `json:"style"`
@@ -573,7 +573,7 @@ type EditPostInput struct {
 	PostID string `json:"postId"`
 	// The new text, 1 to 5,000 characters, not only white space. Each @key in it mentions a user, as in publishPost.
 	Body string `json:"body"`
-	// The users to mention in addition to those in the body: user:KEY. Without it, users whom the list mentioned until now stay mentioned, whether the body names them or not; null and an empty list remove them. A post mentions at most 50 users; INVALID beyond. A user who is no longer mentioned loses the notification.
+	// The users to mention in addition to those in the body: user:KEY. Without it, users that the list mentioned until now stay mentioned, whether the body names them or not; null and an empty list remove them. A post mentions at most 50 users; INVALID beyond. A user who is no longer mentioned loses the notification.
 	Mentions graphql.Omittable[[]string] `json:"mentions,omitempty"`
 	// The address attached to the post; null removes it. Only tokens with the scope ingest can change it.
 	URL graphql.Omittable[*string] `json:"url,omitempty"`
@@ -745,7 +745,7 @@ type HideFromInput struct {
 type HideFromPayload struct {
 	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
-	// The user to whom the viewer's posts and shows are now hidden.
+	// The user that the viewer's posts and shows are now hidden from.
 	User *User `json:"user,omitempty"`
 	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
@@ -835,9 +835,9 @@ type IngestAction struct {
 	UnmuteConversation *UnmuteConversationInput `json:"unmuteConversation,omitempty"`
 	// Marks the live board as seen.
 	MarkLiveBoardSeen *MarkLiveBoardSeenInput `json:"markLiveBoardSeen,omitempty"`
-	// Notifies up to 10,000 users of something that the host application tells, in a category of its own.
+	// Sends a notification of the host application, in a category of its own, to up to 10,000 users.
 	Notify *NotifyInput `json:"notify,omitempty"`
-	// Takes back what notify told, from all recipients.
+	// Withdraws a notification that notify sent, from all recipients.
 	WithdrawNotification *WithdrawNotificationInput `json:"withdrawNotification,omitempty"`
 	// Schedules a show of the viewer.
 	ScheduleShow *ScheduleShowInput `json:"scheduleShow,omitempty"`
@@ -1395,7 +1395,7 @@ type NotifyInput struct {
 	Category string `json:"category"`
 	// The recipients: user:KEY, 1 to 10,000. The user of `actorId` is left out, and so is a user who is being erased; CONFLICT if all of them are being erased.
 	To []string `json:"to"`
-	// The user who acted: user:KEY. It does not count for recipients who block the user, or from whom the user hides what they publish. Without it: nobody in particular.
+	// The user who acted: user:KEY. It does not count for recipients who block the user, nor for those who cannot see the user's posts because the user hides them. Without it: nobody in particular.
 	ActorID *string `json:"actorId,omitempty"`
 	// What it is about: post:KEY or show:KEY. Recipients who may not see it are notified without it.
 	SubjectID *string `json:"subjectId,omitempty"`
@@ -1407,9 +1407,9 @@ type NotifyInput struct {
 	URL *string `json:"url,omitempty"`
 	// Data to attach to the notification: a JSON object of at most 4 KB, for every recipient.
 	Data *string `json:"data,omitempty"`
-	// In a grouped category, what was told to a user with one key in one half day (UTC) is one notification, which shows the newest; 1 to 128 characters. Without it, each is a notification of its own.
+	// In a grouped category, the notifications of a user with one key in one half day (UTC) are one notification, which shows the newest; 1 to 128 characters. Without it, each is a notification of its own.
 	GroupKey *string `json:"groupKey,omitempty"`
-	// The host application's own ID of this, 1 to 128 printable characters, unique among all that it told by notify. If it was used before, nobody is notified: the answer is the first one, with `created` false; removeCategory frees the refs of what was told in the category. An ID can name it: hostNotification:ref:REF.
+	// The host application's own ID of this notification, 1 to 128 printable characters, unique among all that it sent by notify. If it was used before, nobody is notified: the answer is the first one, with `created` false; removeCategory frees the refs of the category's notifications. An ID can name it: hostNotification:ref:REF.
 	Ref *string `json:"ref,omitempty"`
 	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
@@ -2312,7 +2312,7 @@ type UnhideFromInput struct {
 type UnhideFromPayload struct {
 	// Whether the mutation changed anything; false if the state was already as requested.
 	Changed bool `json:"changed"`
-	// The user to whom the viewer's posts and shows are visible again.
+	// The user that can see the viewer's posts and shows again.
 	User *User `json:"user,omitempty"`
 	// The viewer's badges after the change.
 	Badges *services.Badges `json:"badges,omitempty"`
@@ -2390,7 +2390,7 @@ type UnregisterDevicePayload struct {
 type UserBadges struct {
 	// The user.
 	User User `json:"user"`
-	// The user's badges. To read them here is no visit: nobody becomes active by it. The badges of a user whom Redis does not hold, as after a long absence, are counted in SQL: then they are STALE, and `asOf` is the time of the answer.
+	// The user's badges. To read them here is no visit: nobody becomes active by it. The badges of a user without data in Redis, as after a long absence, are counted in SQL: then they are STALE, and `asOf` is the time of the answer.
 	Badges services.Badges `json:"badges"`
 	// The unread items by source, in the order of BadgeSource: the same counts as in `badges`.
 	Unread []SourceCount `json:"unread"`
@@ -2512,7 +2512,7 @@ type WithdrawAnnouncementPayload struct {
 
 // The input of withdrawNotification.
 type WithdrawNotificationInput struct {
-	// What was told: hostNotification:KEY.
+	// The notification: hostNotification:KEY.
 	HostNotificationID string `json:"hostNotificationId"`
 	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`

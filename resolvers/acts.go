@@ -12,7 +12,7 @@ import (
 // runAsAdmin runs an act of an operator: it checks that the token has the scope admin, and records the act. Every mutation that
 // needs the scope calls runAsAdmin, and so does the export of a user. target and details record the object and the values of the
 // act; they never contain a secret. work runs once, and the record of its outcome is written together with its own writes: see
-// acts.Service.Do. An act that cannot be recorded is not done. The record has the subject of the token and not the user whom the
+// acts.Service.Do. An act that cannot be recorded is not done. The record has the subject of the token and not the user that the
 // request acts for, because an operator may act for somebody else. runAsAdmin is generic, because each mutation has a payload type
 // of its own.
 func runAsAdmin[P any](ctx context.Context, r *Resolver, action, target, details string, work func(ctx context.Context) (*P, error)) (payload *P, err error) {

@@ -51,7 +51,7 @@ func newAnnouncementsNode(w *fanouttest.World) announcementsNode {
 // modelAnnouncement is an announcement as the model has it.
 type modelAnnouncement struct {
 	id               services.PostID
-	segments         announcements.Segments // for whom it is; 0: for everybody
+	segments         announcements.Segments // its target; 0: everybody
 	starts, ends     time.Time              // ends is zero if the announcement has no end
 	position         uint64                 // its position; 0: it has none
 	endedBeforeStart bool                   // it had ended before its late start was processed
@@ -100,7 +100,7 @@ type announcementsModel struct {
 // modelDotRaise is one raise of a dot.
 type modelDotRaise struct {
 	dot    string                 // the name of the dot
-	target announcements.Segments // for whom it is; 0: for everybody
+	target announcements.Segments // its target; 0: everybody
 	stamp  uint64                 // its stamp
 }
 

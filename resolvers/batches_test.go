@@ -237,8 +237,8 @@ func emptyLists(value any, path string, filled map[string]bool) (names []string)
 		}
 	}
 	walk(value, path)
-	for name, any := range filled {
-		if !any {
+	for name, isFilled := range filled {
+		if !isFilled {
 			names = append(names, name)
 		}
 	}

@@ -29,8 +29,8 @@ func (r *mutationResolver) Notify(ctx context.Context, input graph.NotifyInput) 
 		return nil, err
 	}
 	payload := &graph.NotifyPayload{HostNotificationID: done.objectID, Created: done.created}
-	if told := nilOnError[notifications.SentNotification](r.Resolver)(r.sentNotification(ctx, done.objectID)); told != nil {
-		payload.Recipients = &told.Recipients
+	if sent := nilOnError[notifications.SentNotification](r.Resolver)(r.sentNotification(ctx, done.objectID)); sent != nil {
+		payload.Recipients = &sent.Recipients
 	}
 	return payload, nil
 }

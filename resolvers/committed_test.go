@@ -86,7 +86,7 @@ func TestACommittedMutationIsNoErrorWhenAReadFails(t *testing.T) {
 	show, mine := a.scheduleShow("bob", time.Hour), a.scheduleShow("alice", time.Hour)
 	other := a.scheduleShow("alice", 2*time.Hour)
 	group, room := a.createConversation("GROUP", "alice", "bob"), a.createConversation("ROOM", "bob", "carol")
-	message, hers := a.sendMessage("bob", group), a.sendMessage("alice", group)
+	message, ownMessage := a.sendMessage("bob", group), a.sendMessage("alice", group)
 	a.ingest(event{"sendSiteMessage": event{"title": "t", "to": []string{"user:alice"}}}, event{"publishAnnouncement": event{"title": "t"}}, event{"raiseDot": event{"name": "shop"}})
 	notification := a.wantNotifications("alice", "before", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")[0]
 	site, _ := a.must("alice", `{ viewer { siteMessages { edges { node { id } } } } }`, nil).valueAt("viewer", "siteMessages", "edges", 0, "node", "id").(string)
@@ -106,7 +106,7 @@ func TestACommittedMutationIsNoErrorWhenAReadFails(t *testing.T) {
 		{"createConversation", event{"kind": "GROUP", "memberIds": []string{"user:bob"}}}, {"joinConversation", event{"conversationId": room}},
 		{"quitConversation", event{"conversationId": room}}, {"addMembers", event{"conversationId": group, "userIds": []string{"user:carol"}}},
 		{"removeMembers", event{"conversationId": group, "userIds": []string{"user:carol"}}}, {"sendMessage", event{"conversationId": group, "body": "b"}},
-		{"recallMessage", event{"messageId": hers}}, {"enterConversation", event{"conversationId": group}}, {"leaveConversation", event{"conversationId": group}},
+		{"recallMessage", event{"messageId": ownMessage}}, {"enterConversation", event{"conversationId": group}}, {"leaveConversation", event{"conversationId": group}},
 		{"markConversationRead", event{"conversationId": group}}, {"markConversationUnread", event{"fromMessageId": message}},
 		{"muteConversation", event{"conversationId": group}}, {"unmuteConversation", event{"conversationId": group}}, {"setGroupPolicy", event{"policy": "NOBODY"}},
 		{"scheduleShow", event{"title": "t", "plannedAt": timeText(a.Clock.Now().Add(time.Hour))}}, {"rescheduleShow", event{"showId": mine, "title": "u"}},

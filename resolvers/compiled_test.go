@@ -39,7 +39,7 @@ func compiledAnswersEqualExecuted(t *testing.T, c *filledWorld) {
 		ids = append(ids, of[0])
 		whole := " { node(id: \"" + of[0] + "\") { id ... on " + kind.Name + c.selections.selectAllFields(kind) + " } }"
 		pair.askBoth(t, "reader", whole, nil)
-		pair.askBoth(t, "p01", whole, nil) // p01 is another user, for whom the node may be null
+		pair.askBoth(t, "p01", whole, nil) // p01 is another user, who may get null for the node
 	}
 	histories.ReduceRapidChecks(t, 2)
 	rapid.Check(t, func(t *rapid.T) {

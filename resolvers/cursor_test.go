@@ -68,13 +68,13 @@ func TestACursorOfAnotherKindIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, spoil := range map[string]func([]byte) []byte{
+	for what, damage := range map[string]func([]byte) []byte{
 		"another kind":    func(b []byte) []byte { b[0]++; return b },
 		"a longer one":    func(b []byte) []byte { return append(b, 0) },
 		"a shorter one":   func(b []byte) []byte { return b[:len(b)-1] },
 		"a place past it": func(b []byte) []byte { b[5] |= 0x80; return b },
 	} {
-		text := base64.RawURLEncoding.EncodeToString(spoil(append([]byte{}, bytes...)))
+		text := base64.RawURLEncoding.EncodeToString(damage(append([]byte{}, bytes...)))
 		if _, err := parseFeedCursor(7, text); services.CodeOf(err) != services.Invalid {
 			t.Errorf("%s: %v", what, err)
 		}

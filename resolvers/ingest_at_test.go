@@ -78,7 +78,7 @@ func TestALateReportedVisitReadsMessagesUpToItsEnd(t *testing.T) {
 		return full
 	}
 	// replayed reports past events and runs all their jobs, also those that wait for late reports, because RunAllJobs advances the
-	// clock. Then it checks bob's unread count in his list and in his badges.
+	// clock. Then it checks bob's unread count in their list and in their badges.
 	replayed := func(what string, unread float64, events ...event) {
 		t.Helper()
 		got := a.ingestFullEvents(events...)

@@ -31,8 +31,8 @@ func (t createdIDsByKind) idOfKind(kind string, i int) string {
 
 // kindOfEvent is a kind of event, of which a test makes as many as it needs.
 type kindOfEvent struct {
-	name string                                // the name of the mutation, except that "a post" is a publishPost
-	make func(t createdIDsByKind, i int) event // makes the i-th event; t has the objects of earlier events
+	name     string                                // the name of the mutation, except that "a post" is a publishPost
+	newEvent func(t createdIDsByKind, i int) event // makes the i-th event; t has the objects of earlier events
 }
 
 // withActor adds an actor to the fields of an event: the users u0, u1 and so on, in turn. people is their number.
@@ -276,7 +276,7 @@ func TestRoundTripsOfABatch(t *testing.T) {
 		}
 		names, events := make([]string, ofOne), make([]event, ofOne)
 		for i := range events {
-			names[i], events[i] = kind.name, kind.make(made, i)
+			names[i], events[i] = kind.name, kind.newEvent(made, i)
 		}
 		trips.TakeRoundTrips()
 		began := time.Now()
@@ -292,7 +292,7 @@ func TestRoundTripsOfABatch(t *testing.T) {
 		names, events := make([]string, maxIngestEvents), make([]event, maxIngestEvents)
 		for i := range events {
 			kind := kinds[random.IntN(len(kinds))]
-			names[i], events[i] = kind.name, kind.make(made, random.IntN(200))
+			names[i], events[i] = kind.name, kind.newEvent(made, random.IntN(200))
 		}
 		trips.TakeRoundTrips()
 		began := time.Now()
@@ -336,7 +336,7 @@ func TestABatchEqualsItsEventsOneByOne(t *testing.T) {
 			for k, a := range apis {
 				events := make([]event, batch)
 				for i := range events {
-					events[i] = chosen[i].make(made[k], places[i])
+					events[i] = chosen[i].newEvent(made[k], places[i])
 				}
 				answers[k] = a.ingestAndKeepIDs(made[k], names, events)
 				a.RunAllJobs(a.Fanout)

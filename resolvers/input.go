@@ -54,7 +54,7 @@ func createsUsers(ctx context.Context) bool { return ctx.Value(creatingUsersKey{
 // usersBeingErasedKey is the key of the users' keys that withUsersBeingErased puts into a context.
 type usersBeingErasedKey struct{}
 
-// withUsersBeingErased puts into the context the keys of users whom a batch of events names and who are being erased. Only the
+// withUsersBeingErased puts into the context the keys of users that a batch of events names and who are being erased. Only the
 // events that name such a user are refused.
 func withUsersBeingErased(ctx context.Context, keys []string) context.Context {
 	if len(keys) == 0 {

@@ -29,7 +29,7 @@ var (
 	// unblock restores no follow: both have to follow again.
 	unblock = newUserOperation("unblock", func(in *graph.UnblockInput) string { return in.UserID }, (*social.Service).Unblock)
 
-	// hideFrom does not notify the other user, to whom the actor's list of posts looks as if the actor had never published any.
+	// hideFrom does not notify the other user. For them the actor's list of posts looks as if the actor had never published any.
 	hideFrom = newUserOperation("hideFrom", func(in *graph.HideFromInput) string { return in.UserID }, (*social.Service).HideFrom)
 
 	// After unhideFrom, the posts come back into the feeds of the users who still follow.

@@ -109,7 +109,7 @@ func TestAParentIsNullWhereItsAuthorHidesItAndParentIDStays(t *testing.T) {
 	}
 	got := th.must("vera", query, map[string]any{"ids": append(ids, th.post)})
 	for i, user := range order {
-		visible := user == "plain" || user == "blocked" // by its id, a post of a user whom the viewer blocks is shown
+		visible := user == "plain" || user == "blocked" // by its id, a post of a user that the viewer blocks is shown
 		if id := got.valueAt("nodes", i, "parentId"); id != th.commentByUser[user] {
 			t.Errorf("the parentId of a reply to %s is %v", user, id)
 		}

@@ -220,7 +220,7 @@ func TestIngestOfShows(t *testing.T) {
 	}
 	lines, _ := a.notificationLines("bob")
 	if !slices.Equal(lines, []string{"REMINDER 1"}) {
-		t.Errorf("bob, who was early enough for a start that came late, is told %q", lines)
+		t.Errorf("bob, who was early enough for a start that came late, gets %q", lines)
 	}
 }
 

@@ -40,7 +40,7 @@ func (a *testAPI) profile(key, user string) string {
 }
 
 // A viewer with relations to a user sees these relations and the user's lists; a stranger sees only the lists. To a viewer who is
-// blocked, or from whom the user hides, all lists are empty, and only what the viewer has set is still shown. A user who hides from
+// blocked or hidden from, all lists are empty, and only what the viewer has set is still shown. A user who hides from
 // the viewer is in no list but the viewer's own.
 func TestAProfileShowsWhatItsViewerMaySee(t *testing.T) {
 	a := newAPI(t)

@@ -24,7 +24,7 @@ func TestActivityThresholdsAreChecked(t *testing.T) {
 	}
 }
 
-// A user to whom posts were not pushed at some moment since the last visit stays idle until the next visit, however the
+// A user who got no pushed posts at some moment since the last visit stays idle until the next visit, however the
 // thresholds change.
 func TestChangedThresholdsKeepIdleUsersIdle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -139,19 +139,19 @@ func TestIDsRiseAboveAnObservedID(t *testing.T) {
 // A node whose clock is off makes the IDs that the database's clock would give, and they still rise. Its time never falls behind
 // an ID that it has made or seen.
 func TestIDsUseTheClockOfTheDatabase(t *testing.T) {
-	real := time.UnixMilli(1_800_000_000_000)
-	clock := &manualClock{now: real.Add(time.Hour)}
+	actual := time.UnixMilli(1_800_000_000_000)
+	clock := &manualClock{now: actual.Add(time.Hour)}
 	ids := NewIDClock(clock, 1)
 	ids.SetAheadOfDatabase(time.Hour)
-	if first := ids.Next(); !first.Time().Equal(real.UTC()) || !ids.Now().Equal(real.UTC()) {
-		t.Errorf("an hour ahead of %s the id is of %s and the time %s", real.UTC(), first.Time(), ids.Now())
+	if first := ids.Next(); !first.Time().Equal(actual.UTC()) || !ids.Now().Equal(actual.UTC()) {
+		t.Errorf("an hour ahead of %s the id is of %s and the time %s", actual.UTC(), first.Time(), ids.Now())
 	}
 	ids.SetAheadOfDatabase(minClockDrift / 2) // less than a message's delay
 	last := ids.Next()
 	if !last.Time().Equal(clock.now.UTC()) {
 		t.Errorf("as good as right at %s the id is of %s", clock.now.UTC(), last.Time())
 	}
-	clock.now = real.Add(-time.Hour)
+	clock.now = actual.Add(-time.Hour)
 	if next := ids.Next(); next <= last || ids.Now().Before(last.Time()) {
 		t.Errorf("after the clock was set back %s follows %s, and the time is %s", next, last, ids.Now())
 	}

@@ -231,7 +231,7 @@ type testHub struct {
 	watchErr error                     // the error of watch; nil: watch succeeds
 }
 
-// testWatcher is the channel of one subscription, and whom to wake for it.
+// testWatcher is the channel of one subscription, and its consumer to wake.
 type testWatcher struct {
 	hub      *testHub
 	values   chan int                 // what the resolver returns

@@ -116,7 +116,7 @@ func (s *stubServer) subscribe(ctx context.Context) graphql.ResponseHandler {
 	}
 }
 
-// echoResponse returns a response that repeats what was asked and by whom.
+// echoResponse returns a response that repeats the request and its caller.
 func echoResponse(what, authorization string) *graphql.Response {
 	data, err := json.Marshal(map[string]string{"what": what, "authorization": authorization})
 	if err != nil {

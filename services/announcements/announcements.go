@@ -13,7 +13,7 @@
 // so is the time of a dot.
 //
 // An announcement takes this way: Publish takes a stamp, inserts the row with it as its position, and appends a log entry; each
-// node loads the list and the dots anew (Memory.load) and tells the hub that a change concerns all users; Render counts, for each
+// node loads the list and the dots anew (Memory.load) and notifies the hub that a change concerns all users; Render counts, for each
 // watched user, the entries after the user's position that are for their segments. An announcement that starts later gets its
 // position from a job at that time.
 package announcements

@@ -229,7 +229,7 @@ func TestARepeatedPublishPublishesOnce(t *testing.T) {
 func TestAUserWhoReturnsAfter30DaysIsTreatedAsNew(t *testing.T) {
 	eachEnginePair(t, func(t *testing.T, n node) {
 		users := n.MakeUsers(3)
-		reads, marks, swept := users[0], users[1], users[2]
+		reads, marks, dropped := users[0], users[1], users[2]
 		first := n.publish("first")
 		n.commit(n.RaiseDot("shop", nil))
 		for _, user := range users {
@@ -247,12 +247,12 @@ func TestAUserWhoReturnsAfter30DaysIsTreatedAsNew(t *testing.T) {
 		if _, err := projector.NewJanitor(n.World.Projector).RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if known, err := ReadUser(t.Context(), n.World.Store.Runner, swept); err != nil || known.Version != 0 {
+		if known, err := ReadUser(t.Context(), n.World.Store.Runner, dropped); err != nil || known.Version != 0 {
 			t.Errorf("the janitor left %+v, %v", known, err)
 		}
-		n.wantUnread(swept, "on return after the janitor")
+		n.wantUnread(dropped, "on return after the janitor")
 		n.publish("last")
-		for _, user := range []services.UserID{reads, marks, swept} {
+		for _, user := range []services.UserID{reads, marks, dropped} {
 			if got := n.unread(user); len(got) == 0 || got[0] != "last" {
 				t.Errorf("user %d has unread %v", user, got)
 			}
@@ -277,7 +277,7 @@ func TestASharedChangeWritesNothingPerUser(t *testing.T) {
 	before := keys()
 	ctx, trips := redis.WithRoundTrips(t.Context())
 	id := services.PostID(0)
-	for _, make := range []func() (*jobs.Command, error){
+	for _, newCommand := range []func() (*jobs.Command, error){
 		func() (*jobs.Command, error) { return n.Publish(Draft{Title: "news"}) },
 		func() (*jobs.Command, error) {
 			return n.Publish(Draft{Title: "later", StartsAt: n.World.Clock.Now().Add(time.Minute), Segments: []string{"beta"}})
@@ -287,7 +287,7 @@ func TestASharedChangeWritesNothingPerUser(t *testing.T) {
 		func() (*jobs.Command, error) { return n.Edit(id, Edit{ShowAgain: true}) },
 		func() (*jobs.Command, error) { return n.Withdraw(id), nil },
 	} {
-		cmd, err := make()
+		cmd, err := newCommand()
 		n.Must(err)
 		n.Must(n.World.Fanout.Commit(ctx, cmd)[0])
 		if len(cmd.IDs()) > 0 && id == 0 {

@@ -29,7 +29,7 @@ type Announcement struct {
 	ID        services.PostID // an ID of the moment of its publication
 	Title     string          // 1 to 255 characters
 	Content   string          // up to 64 KB
-	Segments  Segments        // the target: whom it is for; 0 is everyone
+	Segments  Segments        // the target; 0 is everyone
 	CreatedAt time.Time
 	UpdatedAt time.Time // the last edit, to the microsecond
 	StartsAt  time.Time // by default the time of the publication
@@ -73,7 +73,7 @@ type Dot struct {
 
 // DotRaise is the last time that a dot was raised for a target.
 type DotRaise struct {
-	Target Segments // whom it was raised for; 0 is everyone
+	Target Segments // its target; 0 is everyone
 	Stamp  uint64   // a stamp of the announcements' clock
 }
 

@@ -148,7 +148,7 @@ func TestDocumentsAreRaisedAboveFallbackVersionsWithoutARead(t *testing.T) {
 }
 
 // The fallback version of a user without a document is forgotten once the time of Redis has passed it: the document gets a later
-// version when it is built. Otherwise users whom only the host application reads would be remembered for ever.
+// version when it is built. Otherwise users that only the host application reads would be remembered for ever.
 func TestFallbackVersionsWithoutADocumentAreForgotten(t *testing.T) {
 	n := redisServerNode(t)
 	stranger := n.MakeNeverSeenUsers(1)[0]

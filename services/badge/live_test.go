@@ -140,10 +140,10 @@ func TestSubscribersAreNotifiedOfHostsTheyFollow(t *testing.T) {
 	reader, hosts, shows := n.newReaderOfHosts()
 	stranger := livetest.ScheduleShow(n.World, reader, time.Hour)
 	n.runJobsAndReadLog()
-	told := map[services.UserID]int{}
+	notified := map[services.UserID]int{}
 	n.Caches.Changelog.OnReadersNotified(func(readers []services.UserID) {
 		for _, user := range readers {
-			told[user]++
+			notified[user]++
 		}
 	})
 	watched := func(want int) {
@@ -156,14 +156,14 @@ func TestSubscribersAreNotifiedOfHostsTheyFollow(t *testing.T) {
 	watched(0)
 	livetest.StartShows(n.World, stranger)
 	n.runJobsAndReadLog()
-	if len(told) > 0 {
-		t.Errorf("notified were %v", told)
+	if len(notified) > 0 {
+		t.Errorf("notified were %v", notified)
 	}
 	n.Clock.Advance(time.Second) // at most ten notifications a second
 	livetest.StartShows(n.World, shows[0])
 	n.runJobsAndReadLog()
-	if told[reader] != 1 || len(told) != 1 {
-		t.Errorf("notified were %v", told)
+	if notified[reader] != 1 || len(notified) != 1 {
+		t.Errorf("notified were %v", notified)
 	}
 	watched(1)
 	n.Must(n.Store.Close())

@@ -129,10 +129,10 @@ func TestTheFeedsCountAfterALoss(t *testing.T) {
 func TestSubscribersAreNotifiedOfPulledPosts(t *testing.T) {
 	n := redisServerNode(t)
 	reader, huge, _ := n.newFollower()
-	told := map[services.UserID]int{}
+	notified := map[services.UserID]int{}
 	n.Caches.Changelog.OnReadersNotified(func(readers []services.UserID) {
 		for _, user := range readers {
-			told[user]++
+			notified[user]++
 		}
 	})
 	watched := func(want int) {
@@ -145,8 +145,8 @@ func TestSubscribersAreNotifiedOfPulledPosts(t *testing.T) {
 	watched(0)
 	n.Post(huge)
 	n.runJobsAndReadLog()
-	if told[reader] != 1 || len(told) != 1 {
-		t.Errorf("notified were %v", told)
+	if notified[reader] != 1 || len(notified) != 1 {
+		t.Errorf("notified were %v", notified)
 	}
 	watched(1)
 	stranger := n.AnotherNode()

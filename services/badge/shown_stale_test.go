@@ -118,7 +118,7 @@ func TestStaleReadsForTheHostLeaveRoomForUsers(t *testing.T) {
 	finish()
 	n.queueStaleDocumentRaises()
 	if remembered := n.fallbacks.list([]services.UserID{reader, read[0]}); len(remembered) != 1 {
-		t.Errorf("remembered, of the user and one whom the host read when most of the memory was in use: %v", remembered)
+		t.Errorf("remembered, of the user and one that the host read when most of the memory was in use: %v", remembered)
 	}
 	if exact := n.read(reader); exact.Version <= stale.Version || exact.Total.Precision != services.Exact {
 		t.Errorf("after %s comes %s, %s", stale.Version, exact.Version, exact.Total.Precision)

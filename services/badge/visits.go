@@ -25,7 +25,7 @@ type visits struct {
 	// mu guards the rest. unwritten is a set: a user who reads often in one second is written once.
 	mu           sync.Mutex
 	unwritten    map[services.UserID]struct{} // users whose visit is not in SQL yet
-	visitedToday map[services.UserID]struct{} // the users for whom Visit has read badges on the day visitedDay
+	visitedToday map[services.UserID]struct{} // the users whose badges Visit has read on the day visitedDay
 	visitedDay   int64                        // the day of visitedToday, in days since 1970
 }
 

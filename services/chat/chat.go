@@ -154,7 +154,7 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 	}, nil
 }
 
-// refusedFinder finds the users, among the given others, whom the user may not involve in an operation.
+// refusedFinder finds the users, among the given others, that the user may not involve in an operation.
 type refusedFinder func(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error)
 
 // findBlocked finds the users who have a block with the user, in either direction.
@@ -162,7 +162,7 @@ func findBlocked(ctx context.Context, tx *sql.Tx, user services.UserID, others [
 	return people.ListBlockedEitherWay(ctx, tx, user, others)
 }
 
-// unaddableFinder returns the function that finds the users whom the user may not add to a GROUP or ROOM; id is 0 for a
+// unaddableFinder returns the function that finds the users that the user may not add to a GROUP or ROOM; id is 0 for a
 // conversation that does not exist yet.
 func unaddableFinder(id services.ConversationID) refusedFinder {
 	return func(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error) {

@@ -13,7 +13,7 @@ var Exports = []export.LineKind{
 	export.NewLineKind("message", "conversation conversation, number number, body text, sentAt time, recalledAt time", "s.conversation BIGINT, s.number BIGINT",
 		`SELECT s.conversation, s.number, s.body, s.sent_at, s.recalled_at FROM conversation_members m
 		JOIN conversation_messages s ON s.conversation = m.conversation AND s.author = m.user_number WHERE m.user_number = $1`),
-	// These are the people whom the user's own messages mention; a mention of the user is a messageMention.
+	// These are the people that the user's own messages mention; a mention of the user is a messageMention.
 	export.NewLineKind("mentionInMessage", "conversation conversation, number number, user user", "s.conversation BIGINT, s.number BIGINT, n.user_number BIGINT",
 		`SELECT s.conversation, s.number, u.key FROM conversation_members m
 		JOIN conversation_messages s ON s.conversation = m.conversation AND s.author = m.user_number

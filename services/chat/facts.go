@@ -74,7 +74,7 @@ type conversationDraft struct {
 	Members []services.UserID
 }
 
-// insert creates a conversation with its members, all of whom have read everything. Two users have one DIRECT conversation:
+// insert creates a conversation with its members, who all have read everything. Two users have one DIRECT conversation:
 // created is false if it exists already, perhaps closed by a block.
 func insert(ctx context.Context, tx *sql.Tx, wanted conversationDraft) (id services.ConversationID, created bool, err error) {
 	// The lock of the counter of conversation IDs also serializes two creations of the same pair.

@@ -53,7 +53,7 @@ var (
 		SET k = k - (SELECT count(*) FROM {rows $2 number BIGINT} AS c WHERE c.number > m.base), mv = mv + 1
 		WHERE conversation = $1 AND base < $3 AND left_at = 0 AND user_number <> $4`)
 
-	// raiseOtherMemberVersions changes the members whom lowerUnreadCounts leaves out: those who have read the messages, and the
+	// raiseOtherMemberVersions changes the members that lowerUnreadCounts leaves out: those who have read the messages, and the
 	// author. After both, every member's row has a new version.
 	raiseOtherMemberVersions = sql.NewStatement("raise the versions of other members", `UPDATE conversation_members SET mv = mv + 1
 		WHERE conversation = $1 AND (base >= $2 OR user_number = $3) AND left_at = 0`)

@@ -48,7 +48,7 @@ func (e *sqlStub) Heads(_ context.Context, ids []services.ConversationID) (heads
 }
 
 // cachingNode is a node's cache of the heads of conversations, on a stub of SQL and a clock that the test sets. It counts how often
-// the watched reader was told of a change.
+// the watched reader was notified of a change.
 type cachingNode struct {
 	*SequenceCache
 	Log         *changelog.Follower // runs the cache's refresh

@@ -77,7 +77,7 @@ func MessagesBefore(state MemberState, before int64, size int) (ids []services.M
 	return ids, oldest > 1 && len(ids) > 0
 }
 
-// ReadMessages reads messages for a user, without the users whom they mention: MentionedUsers reads these. Messages of conversations
+// ReadMessages reads messages for a user, without the users that they mention: MentionedUsers reads these. Messages of conversations
 // that the user is not a member of are absent, as are unknown ones.
 func (s *Service) ReadMessages(ctx context.Context, user services.UserID, ids []services.MessageID) (map[services.MessageID]Message, error) {
 	if len(ids) == 0 {

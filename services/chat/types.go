@@ -12,7 +12,7 @@ type GroupPolicy string
 // The group policies. A block refuses under every policy.
 const (
 	AddedByEveryone  GroupPolicy = "EVERYONE"     // the default
-	AddedByFollowees GroupPolicy = "WHO_I_FOLLOW" // the users whom the user follows
+	AddedByFollowees GroupPolicy = "WHO_I_FOLLOW" // the users that the user follows
 	AddedByNobody    GroupPolicy = "NOBODY"
 )
 

@@ -2,7 +2,7 @@
 // visitor watches.
 //
 // It is a host application like any other: it only sends requests to the public API over a connection, with a token that has
-// the scope ingest. A seed always gives the same world: the people, whom they follow, and everything that they do, in order.
+// the scope ingest. A seed always gives the same world: the people, their follows, and everything that they do, in order.
 // The people act at the configured pace, however busy the server is: an act that is more than a second late is dropped.
 //
 // An act that the server refuses is logged and dropped. If the server does not answer, the world cannot be built; once it is

@@ -66,10 +66,10 @@ func TestPastEventsSpanDaysInOrder(t *testing.T) {
 	clock := &manualClock{time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)}
 	h := newHost(Config{Clock: clock})
 	if entry, _ := h.ingestEntry(event{Mutation: "clearDot", At: -fromNow(time.Hour)}); entry["at"] != "2026-01-31T08:00:00Z" {
-		t.Errorf("an event of an hour ago is told as %v", entry)
+		t.Errorf("an event of an hour ago is reported as %v", entry)
 	}
 	if entry, _ := h.ingestEntry(event{Mutation: "clearDot"}); entry["at"] != nil {
-		t.Errorf("an event of now is told as %v", entry)
+		t.Errorf("an event of now is reported as %v", entry)
 	}
 	plannedAt := func(at fromNow) any {
 		entry, _ := h.ingestEntry(event{Mutation: "scheduleShow", At: at, Input: map[string]any{"plannedAt": fromNow(time.Hour)}})

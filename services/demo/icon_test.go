@@ -97,7 +97,7 @@ func TestTheIconFollowsTheStream(t *testing.T) {
 	select {
 	case <-changed:
 	default:
-		t.Error("nobody was told that the icon changed")
+		t.Error("nobody was notified that the icon changed")
 	}
 	s.pages = append(s.pages, changeJSON(viewerKey, "4", 4, "post:4"))
 	wantIcon(t, w, `4 4 silent false {"body":"of post:4"}`)

@@ -320,7 +320,7 @@ func (d *shuffledTexts) nextText() string {
 // ascending order.
 type person struct {
 	key, name string
-	follows   []int // the people whom this person follows, as positions in script.people
+	follows   []int // the people that this person follows, as positions in script.people
 }
 
 // makePeople makes the cast, the other people, and the follows of all: a few people have many followers, most have hardly

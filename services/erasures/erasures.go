@@ -38,7 +38,7 @@ import (
 // JobKind is the kind of the job; its key is the user.
 const JobKind = "erase"
 
-// logKind is the kind of the changelog's entry that tells all nodes that an erasure has begun. The entry does not name the user, because
+// logKind is the kind of the changelog's entry that notifies all nodes that an erasure has begun. The entry does not name the user, because
 // the changelog outlives the erasure: nodes read the pending erasures instead.
 const logKind = "erasure"
 
@@ -72,7 +72,7 @@ type Service struct {
 	stepIndex map[string]int // the index of each step in Config.Steps, by its name
 
 	mu          sync.Mutex               // guards beingErased
-	beingErased map[services.UserID]bool // the users for whom OnErasureBegun was called
+	beingErased map[services.UserID]bool // the users that OnErasureBegun was called for
 
 	// scrubState is used on SQLite only. It has a lock of its own.
 	scrubState sharedScrubState

@@ -107,18 +107,18 @@ func TestANodeForgetsAnErasedUserIDThatWasCachedAgain(t *testing.T) {
 	erasure := w.beginErasure()
 	w.followChangelog()
 	if w.Caches.People.HasUserID(erasedUserKey) || len(w.begunErasureKeys) != 1 {
-		t.Errorf("the user is known, told %q", w.begunErasureKeys)
+		t.Errorf("the user is known, notified of %q", w.begunErasureKeys)
 	}
 	w.Caches.People.KeepUserID(erasedUserKey, w.erasedUser)
 	w.RunDueJobs(w.Fanout)
 	w.followChangelog()
 	if w.Caches.People.HasUserID(erasedUserKey) || len(w.begunErasureKeys) != 2 {
-		t.Errorf("the user is known again, told %q", w.begunErasureKeys)
+		t.Errorf("the user is known again, notified of %q", w.begunErasureKeys)
 	}
 	w.runToEnd(erasure)
 	w.followChangelog()
 	if len(w.begunErasureKeys) != 2 {
-		t.Errorf("told %q", w.begunErasureKeys)
+		t.Errorf("notified of %q", w.begunErasureKeys)
 	}
 }
 

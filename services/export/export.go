@@ -148,7 +148,7 @@ func jsonOrNull(text string) any {
 }
 
 // Write passes all data that the kinds hold of a user to emit, one line each, in the order of the kinds. An error of emit
-// ends it. The lines have the keys and ids of other users with whom the user interacted, and no other data of them.
+// ends it. The lines have the keys and ids of other users that the user interacted with, and no other data of them.
 func Write(ctx context.Context, db sql.Reader, user services.UserID, kinds []LineKind, emit func(line []byte) error) error {
 	for _, kind := range kinds {
 		err := kind.eachLine(ctx, db, user, nil, math.MaxInt64, func(line []byte, _ []any) error { return emit(line) })

@@ -231,7 +231,7 @@ func (f *Fanout) runNameAuthorChunk(ctx context.Context, job jobs.Job) error {
 		return err
 	}
 	return f.FinishWith(ctx, job, func(tx *sql.Tx) error {
-		// The number of unfinished chunks falls in the transaction that ends the job, so that a repeated chunk never counts twice.
+		// The number of open chunks falls in the transaction that ends the job, so that a repeated chunk never counts twice.
 		last, err := posts.DecrementUnnamedChunks(ctx, tx, chunk.Author)
 		if err != nil || !last {
 			return err

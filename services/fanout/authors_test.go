@@ -98,12 +98,12 @@ func TestManyFollowersAreNotCountedAgainAtOnce(t *testing.T) {
 	})
 	w.Must(w.Fanout.UpdateAuthorMode(t.Context(), author))
 	if modeInSQL(w, author) != services.AuthorBig {
-		t.Fatal("the audience was counted again at once")
+		t.Fatal("the followers were counted again at once")
 	}
 	w.Clock.Advance(time.Minute)
 	w.RunDueJobs(w.Fanout)
 	if modeInSQL(w, author) != services.AuthorSmall {
-		t.Error("the audience was not counted after a minute")
+		t.Error("the followers were not counted after a minute")
 	}
 	for _, follower := range users[1:] {
 		follow(w, author, follower)
@@ -150,11 +150,11 @@ func TestAPinHoldsForAnyNumberOfFollowers(t *testing.T) {
 		unfollow(w, author, users[1:]...)
 		w.RunAllJobs(w.Fanout)
 		if modeInSQL(w, author) != services.AuthorHuge {
-			t.Error("a pinned mode went with the audience")
+			t.Error("a pinned mode changed with the number of followers")
 		}
 		w.Must(w.Fanout.PinMode(t.Context(), author, nil))
 		if modeInSQL(w, author) != services.AuthorSmall {
-			t.Error("a mode that is no longer pinned does not go by the audience")
+			t.Error("a mode that is no longer pinned does not follow the number of followers")
 		}
 	})
 }

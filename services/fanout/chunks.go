@@ -15,7 +15,7 @@ import (
 	"tidings/services/sql"
 )
 
-// postChunk is a post and a chunk of its author's followers to whom it is pushed, or from whom it is taken: those with IDs above After,
+// postChunk is a post and a chunk of its author's followers, for a push of the post or its removal: the followers with IDs above After,
 // up to To. With OnlineOnly it serves only the followers in this range who are online now. With OnlineShardCount it serves, in place of a
 // range, the followers among the online users of that many shards. It is the payload of jobs: the names of its fields are stored, and a
 // node of the release before may read them.
@@ -123,7 +123,7 @@ func (f *Fanout) runPostChunk(ctx context.Context, job jobs.Job) error {
 		return err
 	}
 	err := f.store.Write(ctx, func(tx *sql.Tx) error {
-		// Finish comes first: it refuses a worker whose lease was lost, so that the number of unfinished chunks falls once for each
+		// Finish comes first: it refuses a worker whose lease was lost, so that the number of open chunks falls once for each
 		// chunk.
 		if err := jobs.Finish(ctx, tx, job); err != nil {
 			return err

@@ -9,7 +9,7 @@
 //
 //  1. services/feed commits the post with the job post.fanout. It also decides there whether the post is pushed or pulled.
 //  2. fanOut puts it into the author's own feed. A pulled post ends here: readers find it in the node cache.
-//  3. splitIntoChunkJobs replaces the job by chunks of followers. The changelog then tells every node that the post is in flight, and
+//  3. splitIntoChunkJobs replaces the job by chunks of followers. The changelog then notifies every node that the post is in flight, and
 //     pages merge it in until its end.
 //  4. The chunks of users who are online run first (post.online), because these users would notice a delay. The last
 //     of them queues the chunks of all followers (post.push).

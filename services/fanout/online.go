@@ -84,7 +84,7 @@ func (f *Fanout) runOnlineChunk(ctx context.Context, job jobs.Job) error {
 			}
 			return chunk.announceFanoutEnd(ctx, tx)
 		}
-		// The number of unfinished chunks held one for all of the queued chunks; now it counts each of them.
+		// The number of open chunks held one for all of the queued chunks; now it counts each of them.
 		if err := posts.ResizeFanout(ctx, tx, chunk.Post, len(chunks)); err != nil {
 			return err
 		}

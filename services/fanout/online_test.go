@@ -184,9 +184,9 @@ func TestOnlineFollowersComeFirstInOneChunk(t *testing.T) {
 // postsOfInFlightFanouts returns the posts that are in flight according to SQL, and according to the changelog.
 func postsOfInFlightFanouts(w *fanouttest.World) (bySQL, byLog []services.PostID) {
 	w.TB.Helper()
-	unfinished, err := posts.InFlightFanouts(w.TB.Context(), w.Store)
+	inFlight, err := posts.InFlightFanouts(w.TB.Context(), w.Store)
 	w.Must(err)
-	for _, one := range unfinished {
+	for _, one := range inFlight {
 		bySQL = append(bySQL, one.Post)
 	}
 	for _, entry := range logEntries(w, nodecache.FanoutChangelogKind) {

@@ -162,23 +162,23 @@ func TestAnEditMovesMentions(t *testing.T) {
 func TestAnEditKeepsWhatWasSeenOfAMention(t *testing.T) {
 	for name, c := range map[string]struct {
 		// mark is what the user does before the edit; nil: nothing.
-		mark   func(told *notifications.Service, user services.UserID) (*jobs.Command, error)
+		mark   func(service *notifications.Service, user services.UserID) (*jobs.Command, error)
 		others bool // another answer to the post is unseen
 		unseen int  // how many answers are to be unseen after the edit
 		read   bool // the notification is to be read after the edit
 	}{
 		"unseen": {nil, false, 1, false},
-		"seen with everything": {func(told *notifications.Service, user services.UserID) (*jobs.Command, error) {
-			return told.MarkSeen(user, nil, 0)
+		"seen with everything": {func(service *notifications.Service, user services.UserID) (*jobs.Command, error) {
+			return service.MarkSeen(user, nil, 0)
 		}, false, 0, false},
-		"seen among the mentions": {func(told *notifications.Service, user services.UserID) (*jobs.Command, error) {
-			return told.MarkSeen(user, []services.Category{services.CategoryMention}, 0)
+		"seen among the mentions": {func(service *notifications.Service, user services.UserID) (*jobs.Command, error) {
+			return service.MarkSeen(user, []services.Category{services.CategoryMention}, 0)
 		}, true, 1, false},
-		"read": {func(told *notifications.Service, user services.UserID) (*jobs.Command, error) {
-			return told.MarkRead(user, notifications.ReadSelection{Categories: []services.Category{services.CategoryMention}})
+		"read": {func(service *notifications.Service, user services.UserID) (*jobs.Command, error) {
+			return service.MarkRead(user, notifications.ReadSelection{Categories: []services.Category{services.CategoryMention}})
 		}, false, 0, true},
-		"read, beside another answer": {func(told *notifications.Service, user services.UserID) (*jobs.Command, error) {
-			return told.MarkRead(user, notifications.ReadSelection{Categories: []services.Category{services.CategoryMention}})
+		"read, beside another answer": {func(service *notifications.Service, user services.UserID) (*jobs.Command, error) {
+			return service.MarkRead(user, notifications.ReadSelection{Categories: []services.Category{services.CategoryMention}})
 		}, true, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestAnEditKeepsWhatWasSeenOfAMention(t *testing.T) {
 }
 
 // A user who is mentioned by an edit is notified at the time of the edit, however old the post is. Later edits that mention the user
-// too do not change that time, nor the time of users whom the post mentioned from the start.
+// too do not change that time, nor the time of users that the post mentioned from the start.
 func TestAMentionByAnEditNotifiesAtTheEdit(t *testing.T) {
 	const day = 24 * time.Hour
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {

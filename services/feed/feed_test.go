@@ -34,8 +34,8 @@ type node struct {
 
 // newNode makes the feeds of a world's node.
 func newNode(w *fanouttest.World) node {
-	told := notificationstest.New(w)
-	return node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}), w.Fanout, told}
+	notifying := notificationstest.New(w)
+	return node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}), w.Fanout, notifying}
 }
 
 // redisServerNode makes a node on a redis-server.

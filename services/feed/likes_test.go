@@ -30,12 +30,12 @@ func TestALikeNotifiesOnce(t *testing.T) {
 		author, liker := users[0], users[1]
 		post := n.World.Post(author)
 		for range 2 {
-			for step, make := range []func(services.UserID, services.PostID) *jobs.Command{n.Like, n.Unlike} {
-				n.Must(n.commit(make(liker, post)))
+			for step, newCommand := range []func(services.UserID, services.PostID) *jobs.Command{n.Like, n.Unlike} {
+				n.Must(n.commit(newCommand(liker, post)))
 				if likes, notified := n.likesAndNotifications(author, post); likes != 1-step || notified != 1-step {
 					t.Errorf("step %d: %d likes, %d notifications", step, likes, notified)
 				}
-				again := make(liker, post)
+				again := newCommand(liker, post)
 				if err := n.commit(again); err != nil || again.Changed() {
 					t.Errorf("step %d again: %v, changed %t", step, err, again.Changed())
 				}

@@ -29,7 +29,7 @@ func (s *Service) ReadNewest(ctx context.Context, asked []NewestRequest, found f
 	for i, one := range asked {
 		readers[i], limits[i], owed[i] = one.Reader, one.First+1, s.fanout.OwesUpdate(one.Reader)
 	}
-	unfinished := s.inFlight.List()
+	inFlight := s.inFlight.List()
 	inboxes, err := s.redis.NewestOfInboxes(ctx, readers, limits)
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (s *Service) ReadNewest(ctx context.Context, asked []NewestRequest, found f
 		if owed[i] {
 			continue
 		}
-		if page, ready := s.newestPage(&inboxes[i], asked[i].First, unfinished); ready {
+		if page, ready := s.newestPage(&inboxes[i], asked[i].First, inFlight); ready {
 			found(i, page)
 		}
 	}
@@ -46,7 +46,7 @@ func (s *Service) ReadNewest(ctx context.Context, asked []NewestRequest, found f
 }
 
 // newestPage makes a page from the top of an inbox and the node's cache. ready is false if they lack a part of the page.
-func (s *Service) newestPage(inbox *rdb.InboxPage, first int, unfinished []posts.InFlightFanout) (page Page, ready bool) {
+func (s *Service) newestPage(inbox *rdb.InboxPage, first int, inFlight []posts.InFlightFanout) (page Page, ready bool) {
 	if !inbox.Ready || s.projector.IsIdleIfSeenOn(inbox.LastActiveDay) {
 		return page, false
 	}
@@ -58,7 +58,7 @@ func (s *Service) newestPage(inbox *rdb.InboxPage, first int, unfinished []posts
 		}
 	}
 	raw := mergePage(*inbox, pulled, services.MaxPostID, first+1)
-	if len(raw.missingInFlight(unfinished, services.MaxPostID, first+1)) > 0 {
+	if len(raw.missingInFlight(inFlight, services.MaxPostID, first+1)) > 0 {
 		return page, false
 	}
 	entries := page.takeEntries(raw, first)

@@ -128,7 +128,7 @@ func TestReadNewestLeavesIncompletePagesToPage(t *testing.T) {
 	n.SetMode(unheard, services.AuthorHuge)
 	n.Follow(unheard, reader)
 	n.RunAllJobs(n.fan)
-	n.wantPageNotReady("an author with a huge audience of whom the node has not heard", reader, 100)
+	n.wantPageNotReady("a huge author that the node does not know", reader, 100)
 }
 
 // A page that should have a post in flight is left to Page. A page that ends above the post is ready.

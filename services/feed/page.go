@@ -238,12 +238,12 @@ func (s *Service) withInFlight(ctx context.Context, read func(context.Context, s
 	reader services.UserID, before services.PostID, limit int,
 ) (rawPage, error) {
 	// The list of posts in flight is read before the inbox: a post whose fan-out ends in between is in the list.
-	unfinished := s.inFlight.List()
+	inFlight := s.inFlight.List()
 	page, err := read(ctx, reader, before, limit)
-	if err != nil || page.FromFacts || len(unfinished) == 0 {
+	if err != nil || page.FromFacts || len(inFlight) == 0 {
 		return page, err
 	}
-	lacking := page.missingInFlight(unfinished, before, limit)
+	lacking := page.missingInFlight(inFlight, before, limit)
 	if len(lacking) > 0 && services.Observed(ctx) { // they are in SQL already
 		return s.readRawFromFacts(ctx, reader, before, limit, false)
 	}
@@ -257,8 +257,8 @@ func (s *Service) withInFlight(ctx context.Context, read func(context.Context, s
 // missingInFlight are the posts in flight that a page of at most limit entries below a position should have and does not. Older posts
 // belong to the pages below, or to none: the inbox refuses a post up to the inbox floor, and each try would move the version of the
 // document.
-func (p *rawPage) missingInFlight(unfinished []posts.InFlightFanout, before services.PostID, limit int) (lacking []posts.InFlightFanout) {
-	for _, post := range unfinished {
+func (p *rawPage) missingInFlight(inFlight []posts.InFlightFanout, before services.PostID, limit int) (lacking []posts.InFlightFanout) {
+	for _, post := range inFlight {
 		beyond := post.Post >= before || post.Post <= p.NewestTrimmed || len(p.Entries) == limit && post.Post < p.Entries[limit-1].Post
 		if !beyond && !slices.ContainsFunc(p.Entries, func(entry services.FeedEntry) bool { return entry.Post == post.Post }) {
 			lacking = append(lacking, post)

@@ -212,7 +212,7 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 				return []string{post.GlobalID()}, jobs.ErrUnchanged
 			}
 			changedAt = post.UpdatedAt
-			// The changelog tells every node that the body is gone; the removal from inboxes is a job.
+			// The changelog notifies every node that the body is gone; the removal from inboxes is a job.
 			if _, err := changelog.AppendChange(ctx, tx, nodecache.PostChangelogKind, id.String(), changedAt); err != nil {
 				return nil, err
 			}

@@ -244,7 +244,7 @@ func TestAPostThatWaitsForAWorkerIsNotMissing(t *testing.T) {
 		n.RunAllJobs(n.fan)
 		shows("and when they have come", reader, second, first)
 		if left := n.Caches.InFlight.List(); len(left) > 0 {
-			t.Errorf("unfinished are %v", left)
+			t.Errorf("in flight are %v", left)
 		}
 		n.CheckAgainstFacts(author, reader, stranger)
 	})

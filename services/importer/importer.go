@@ -12,7 +12,7 @@
 // IDs and refs may be taken by a server that runs at the same time: then the batch is planned again (commitPlan). A replay of shows
 // has no batches: its events happen one by one, at their times.
 //
-// A server may erase users meanwhile. A batch holds the users whom it names, so that an erasure begins before the batch or after
+// A server may erase users meanwhile. A batch holds the users that it names, so that an erasure begins before the batch or after
 // it. If it began before, the batch ends the import with CONFLICT, because the erasure would not find all rows that are added
 // while it goes on. After the erasure the key is free, and its lines make a new user.
 //

@@ -12,7 +12,7 @@ import (
 // Command is one mutation: facts and jobs that are committed together, and the views that show them to the actor at once.
 type Command struct {
 	Name  string          // the mutation's name, for idempotency and logs
-	Actor services.UserID // the user who acts, or for whom the application acts
+	Actor services.UserID // the user who acts, or the user that the application acts for
 
 	// IdempotencyKey is the client's idempotency key, "" for none. It remembers the answer: the ids that were made, or the refusal
 	// (CONFLICT, NOT_FOUND or FORBIDDEN; any other error leaves the key free). Input is the mutation's input without the

@@ -67,7 +67,7 @@ func EraseKeyFromRefusalsSince(ctx context.Context, tx *sql.Tx, key string, sinc
 }
 
 // eraseKeyFromRefusalsBetween removes a user's key from the texts of the refusals that were remembered later than after, and not later
-// than end. Such a refusal names a user whom its request did not find. The code and the rest of the text stay, so a repetition is refused
+// than end. Such a refusal names a user that its request did not find. The code and the rest of the text stay, so a repetition is refused
 // as before.
 func eraseKeyFromRefusalsBetween(ctx context.Context, tx *sql.Tx, key string, after, end int64) error {
 	name := services.Quote(key)

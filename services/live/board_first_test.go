@@ -85,7 +85,7 @@ func TestReadFirstPagesLeavesIncompletePagesToBoard(t *testing.T) {
 	h := newBoardNode(fanouttest.New(t, fanouttest.Options{}), nil)
 	viewer := h.newFullBoardViewer()
 	h.Caches.People.Clear()
-	h.wantFirstPageNotReady("a host whom this node has not read", viewer)
+	h.wantFirstPageNotReady("a host that this node has not read", viewer)
 	h.Must(h.Redis.ResetUserData(t.Context(), viewer))
 	h.wantFirstPageNotReady("a document that is lost", viewer)
 

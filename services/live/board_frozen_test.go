@@ -54,7 +54,7 @@ func TestAFollowThatTheDocumentLackedIsInTheNextSession(t *testing.T) {
 }
 
 // The later of two follows reaches the viewer's document first, and the session begins before the earlier one reaches it. The host
-// who was followed first is on the board from the next session on, as any host whom the document lacked.
+// who was followed first is on the board from the next session on, as any host that the document lacked.
 func TestFollowsThatArriveInTheOppositeOrderLeaveTheSessionAsItWas(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		h := newBoardNode(w, nil)

@@ -27,7 +27,7 @@ var (
 
 	importHosts = sql.NewInsertion("import hosts", "hosts", "host BIGINT, named BOOLEAN, unnamed BIGINT, live_ver BIGINT", "ON CONFLICT (host) DO NOTHING")
 
-	hostsNotInDocuments = sql.NewStatement("hosts whom not all documents name", `SELECT host FROM hosts WHERE {in host $1 BIGINT} AND NOT named`)
+	hostsNotInDocuments = sql.NewStatement("hosts that not all documents name", `SELECT host FROM hosts WHERE {in host $1 BIGINT} AND NOT named`)
 )
 
 // ImportHosts records that these users have shows, and returns the hosts that are not yet listed in all of their followers'

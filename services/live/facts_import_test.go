@@ -37,7 +37,7 @@ func TestImportedShows(t *testing.T) {
 			want[show.ID] = show
 		}
 		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.Shows(b.Ctx, ids))(b.T), want)
-		// The replay was on no board before its version. The shows of the host whom not all documents name are on no board yet.
+		// The replay was on no board before its version. The shows of the host that not all documents name are on no board yet.
 		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, now))(b.T), []formerPosition{{Show: 23, Host: 3, UntilVersion: 7, UntilAt: now, Status: ShowCancelled}})
 		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 10))(b.T)), []services.PostID{3, 13})
 	})

@@ -16,7 +16,7 @@ import (
 
 const (
 	benchShowCount     = 100_000 // active shows in newFullCache
-	benchHostCount     = 50_000  // hosts among whom these shows are spread
+	benchHostCount     = 50_000  // hosts of these shows
 	benchLiveShowCount = 300     // live ones among benchShowCount
 	benchPageSize      = 20      // shows on a page
 )

@@ -17,7 +17,7 @@ import (
 	"tidings/services/sql"
 )
 
-// hostHistory is a history of hosts, some of whom become big and huge, and of their followers.
+// hostHistory is a history of hosts, of which some become big and huge, and of their followers.
 type hostHistory struct {
 	*fanouttest.World
 	t              *rapid.T

@@ -176,7 +176,7 @@ func (w *boardWorld) Hosts(reader services.UserID) (list []services.FollowedAuth
 	return feedhistory.SortByAuthor(list)
 }
 
-// replaysFor lists the replays that a reader's board should have: those of the hosts whom the reader follows, newest first.
+// replaysFor lists the replays that a reader's board should have: those of the hosts that the reader follows, newest first.
 func (w *boardWorld) replaysFor(reader services.UserID) []replayEntry {
 	return w.replaysOfHosts(func(host services.UserID) bool {
 		_, follows := w.FollowedSince(reader, host)

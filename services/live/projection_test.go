@@ -222,7 +222,7 @@ func TestAListOfReplaysFollowsTheRebuildProtocol(t *testing.T) {
 
 func TestAListOfReplaysIsDroppedWithItsDocument(t *testing.T) {
 	eachRedis(t, func(v boardTest) {
-		make := func() {
+		rebuildList := func() {
 			v.buildFromFacts(rdb.FeedFacts{})
 			v.mergeReplays(replayMerge{Stamp: v.beginReplays(), IsRebuild: true, Entries: replaysEndedBetween(1, 2, listHost)})
 			v.wantReplays("made", redis.Applied, redis.Applied, 0, replaysEndedBetween(1, 2, listHost))
@@ -261,7 +261,7 @@ func TestAListOfReplaysIsDroppedWithItsDocument(t *testing.T) {
 			"a user who is not dormant": {func() { v.dropReaderIfLastVisitBy(19_999) }, true},
 			"a user who is dormant":     {func() { v.dropReaderIfLastVisitBy(20_000); v.buildFromFacts(rdb.FeedFacts{}) }, false},
 		} {
-			make()
+			rebuildList()
 			step.do()
 			list := replaysEndedBetween(1, 2, listHost)
 			if !step.stays {
@@ -269,7 +269,7 @@ func TestAListOfReplaysIsDroppedWithItsDocument(t *testing.T) {
 			}
 			v.wantReplays(what, redis.Applied, redis.Applied, 0, list)
 		}
-		make()
+		rebuildList()
 		for _, lifetime := range []time.Duration{time.Hour, 2 * time.Hour} {
 			v.must(v.projection.MarkActive(v.Context(), []services.UserID{listReader}, 20_000, lifetime))
 			left, err := v.projection.Commands().TTL(v.Context(), replaysKey(listReader)).Result()

@@ -105,7 +105,7 @@ func TestDamagedSessionsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, spoil := range map[string]func([]byte) []byte{
+	for what, damage := range map[string]func([]byte) []byte{
 		"another form":        func(b []byte) []byte { b[0]++; return b },
 		"a longer one":        func(b []byte) []byte { return append(b, 0) },
 		"a shorter one":       func(b []byte) []byte { return b[:len(b)-1] },
@@ -125,7 +125,7 @@ func TestDamagedSessionsAreRefused(t *testing.T) {
 		"nothing":             func([]byte) []byte { return nil },
 		"a form of no letter": func(b []byte) []byte { return b[1:] },
 	} {
-		text := base64.RawURLEncoding.EncodeToString(spoil(slices.Clone(bytes)))
+		text := base64.RawURLEncoding.EncodeToString(damage(slices.Clone(bytes)))
 		if _, err := ParseSession("sessionId", 3, text); services.CodeOf(err) != services.Invalid {
 			t.Errorf("%s: %v", what, err)
 		}

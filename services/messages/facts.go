@@ -54,7 +54,7 @@ SELECT CAST($1 AS BIGINT), c.type, 1, r.message, CAST(r.message AS TEXT) || CAST
 	SELECT message FROM site_message_recipients WHERE user_number = $1 AND {in type $3 TEXT} ORDER BY message DESC LIMIT 1
 ) AS r WHERE TRUE ORDER BY c.type`+onConflictRaiseReadTo)
 
-	// markLateDeliveredRead marks a message read for users to whom it is delivered after a mark that covers it.
+	// markLateDeliveredRead marks a message read for users who get it after a mark that covers it.
 	markLateDeliveredRead = sql.NewStatement("mark what was delivered late read", `
 UPDATE site_message_recipients SET read_at = r.read_at FROM {rows $2 user_number BIGINT, read_at BIGINT} AS r
 WHERE site_message_recipients.user_number = r.user_number AND message = $1 AND site_message_recipients.read_at IS NULL`)

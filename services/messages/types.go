@@ -56,7 +56,7 @@ type Message struct {
 // Recipients grows. Rows of erased users are gone, so it may also fall.
 type SentMessage struct {
 	Message    Message // without ReadAt
-	Recipients int     // users to whom it was delivered
+	Recipients int     // users that it was delivered to
 	ReadCount  int     // those of them who have read it
 }
 

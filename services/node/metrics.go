@@ -112,7 +112,7 @@ func (s *Server) registry() *prometheus.Registry {
 func (s *Server) registerStreamMetrics(gauge func(name, help string, value func() float64), counter func(name, help string, value func() uint64)) {
 	stats := s.stream.Stats
 	counter("changes_written_total", "Changes of users' badges that this node wrote to the change stream.", func() uint64 { return stats().Changes })
-	counter("changes_marked_total", "Users whom this node's jobs marked for the change stream.", func() uint64 { return stats().Marks })
+	counter("changes_marked_total", "Users that this node's jobs marked for the change stream.", func() uint64 { return stats().Marks })
 	counter("changes_compared_total", "Marked users whose badges this node compared with their last change.", func() uint64 { return stats().ComparedUsers })
 	counter("changes_laps_total", "Laps of the change stream over all active users.", func() uint64 { return stats().Laps })
 	gauge("changes_lap_seconds", "Duration of this node's last lap.", func() float64 { return stats().LastLapTook.Seconds() })
@@ -142,7 +142,7 @@ var (
 	fanoutWaiting  = prometheus.NewDesc("tidings_fanout_waiting", "Jobs that bring posts or deletions to followers.", nil, nil)
 	fanoutLag      = prometheus.NewDesc("tidings_fanout_lag_seconds", "Age of the oldest post that is still being brought to followers.", nil, nil)
 	changesWaiting = prometheus.NewDesc("tidings_changes_waiting", "Users whose badges are to be compared with their last change.", nil, nil)
-	// changesLag is about the users whom changesWaiting counts.
+	// changesLag is about the users that changesWaiting counts.
 	changesLag = prometheus.NewDesc("tidings_changes_lag_seconds", "Time since the first of them was due.", nil, nil)
 	jobsOldest = prometheus.NewDesc("tidings_jobs_oldest_seconds", "Time since the oldest waiting job was due.", nil, nil)
 )

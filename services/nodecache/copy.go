@@ -61,8 +61,8 @@ func (c *redisCopyQueue) takeAll() (posts []services.PostID, users []services.Us
 	return posts, users
 }
 
-// copyToRedisAtLogTurn copies the queued values to Redis at each poll of the changelog, also before runCopyingToRedis has begun.
-func (r *PostAndUserReader) copyToRedisAtLogTurn(ctx context.Context) error {
+// copyToRedisAtPoll copies the queued values to Redis at each poll of the changelog, also before runCopyingToRedis has begun.
+func (r *PostAndUserReader) copyToRedisAtPoll(ctx context.Context) error {
 	r.copyQueuedToRedis(ctx)
 	return nil
 }

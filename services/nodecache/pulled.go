@@ -111,7 +111,7 @@ func (p *PulledCache) LoadMissing(ctx context.Context, lists ...[]services.Follo
 	if err := p.read(ctx, authors); err != nil {
 		p.requestRead(authors)
 		if ctx.Err() == nil {
-			p.log.Warn("the posts of authors with a huge audience could not be read", "error", err)
+			p.log.Warn("the posts of huge authors could not be read", "error", err)
 		}
 	}
 }

@@ -23,7 +23,7 @@ type testNode struct {
 	stores          *fakeStores
 	now             time.Time    // the time of the node's clock
 	logHead         uint64       // the version of the newest entry in the changelog
-	notifiedReaders atomic.Int64 // how many watched readers were told of changes
+	notifiedReaders atomic.Int64 // how many watched readers were notified of changes
 }
 
 func (s *testNode) Now() time.Time { return s.now }

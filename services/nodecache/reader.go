@@ -31,7 +31,7 @@ type PostAndUserReader struct {
 // background, by a loop and at each poll of the changelog.
 func newPostAndUserReader(log *changelog.Follower, posts *PostCache, people *people.Memory, copies CopyStore) *PostAndUserReader {
 	r := &PostAndUserReader{posts: posts, people: people, copies: copies, copyQueue: newRedisCopyQueue(), log: log.Logger()}
-	log.RegisterPollTask(changelog.PollTask{Name: "copies", Phase: changelog.AfterPollRead, Run: r.copyToRedisAtLogTurn})
+	log.RegisterPollTask(changelog.PollTask{Name: "copies", Phase: changelog.AfterPollRead, Run: r.copyToRedisAtPoll})
 	log.RegisterLoop(r.runCopyingToRedis)
 	return r
 }

@@ -52,7 +52,7 @@ var (
 
 	// soleRecipientNotifications finds the host notifications of which a user is the only recipient left. h.recipients includes
 	// recipients whose job has not run. If it is above 1, only causes show whether another recipient is left.
-	soleRecipientNotifications = sql.NewStatement("what a user alone was told", `
+	soleRecipientNotifications = sql.NewStatement("host notifications of one recipient", `
 SELECT DISTINCT c.object FROM notification_causes c JOIN host_notifications h ON h.id = c.object
 WHERE c.recipient = $1 AND `+hostCauseConditionOf("c")+` AND (h.recipients = 1 OR h.id < $3 AND NOT EXISTS (
 	SELECT 1 FROM notification_causes o WHERE o.object = c.object AND o.recipient <> $1 AND `+hostCauseConditionOf("o")+`)) ORDER BY c.object LIMIT $2`)

@@ -116,18 +116,18 @@ func (p *stateMachine) deleteRandomPost() {
 
 // sendHostNotification makes the host application send a notification, with an actor or without one.
 func (p *stateMachine) sendHostNotification() {
-	told := HostNotification{Category: rapid.SampledFrom([]services.Category{hostOrders, hostCalls}).Draw(p.t, "category"), Title: "t",
+	notification := HostNotification{Category: rapid.SampledFrom([]services.Category{hostOrders, hostCalls}).Draw(p.t, "category"), Title: "t",
 		GroupKey: rapid.SampledFrom([]string{"", "a", "b"}).Draw(p.t, "key")}
 	if rapid.Bool().Draw(p.t, "by somebody") {
-		told.Actor = p.drawActor()
+		notification.Actor = p.drawActor()
 	}
 	id := p.nextID()
-	c := Cause{Recipient: p.model.recipient, Category: told.Category, Subject: told.subjectOf(id, told.Category == hostOrders), Actor: told.Actor, Object: id}
+	c := Cause{Recipient: p.model.recipient, Category: notification.Category, Subject: notification.subjectOf(id, notification.Category == hostOrders), Actor: notification.Actor, Object: id}
 	p.MustWrite(func(tx *sql.Tx) error {
-		_, err := tx.Run(p.Ctx, insertHostNotification, id, string(c.Category), c.Subject, told.GroupKey, c.Actor, "", 0, told.Title, "", tx.Now, 1)
+		_, err := tx.Run(p.Ctx, insertHostNotification, id, string(c.Category), c.Subject, notification.GroupKey, c.Actor, "", 0, notification.Title, "", tx.Now, 1)
 		return err
 	})
-	p.model.hostNotifications[c] = &hostNotificationModel{sentAt: p.Clock.Now(), content: HostNotificationContent{ID: id, Title: told.Title, GroupKey: told.GroupKey}}
+	p.model.hostNotifications[c] = &hostNotificationModel{sentAt: p.Clock.Now(), content: HostNotificationContent{ID: id, Title: notification.Title, GroupKey: notification.GroupKey}}
 	p.queuedCauses = append(p.queuedCauses, c)
 }
 
@@ -136,7 +136,7 @@ func (p *stateMachine) withdrawRandomNotification() {
 	if len(p.model.hostNotifications) == 0 {
 		return
 	}
-	c := rapid.SampledFrom(slices.SortedFunc(maps.Keys(p.model.hostNotifications), compareCauses)).Draw(p.t, "told")
+	c := rapid.SampledFrom(slices.SortedFunc(maps.Keys(p.model.hostNotifications), compareCauses)).Draw(p.t, "sent")
 	p.MustWrite(func(tx *sql.Tx) error {
 		_, err := tx.Run(p.Ctx, withdrawHostNotification, c.Object, tx.Now)
 		return err

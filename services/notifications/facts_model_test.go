@@ -346,8 +346,8 @@ func (m *notificationsModel) expectedList(now time.Time, expiry ExpiryDays) (lis
 		n := Notification{ID: m.readStates[of].lowestPlace, NewestPosition: last, Category: of.category, Subject: of.subject, At: m.storedCauses[causes[0]].happenedAt,
 			Read: last <= m.readStates[of].readTo, Seen: last <= max(m.seenTo[of.category], m.readStates[of].readTo)}
 		n.ExpiredUnseen = !n.Seen && of.halfDay/2 < expiry.oldestCountedDay(of.category, now.Unix()/86400)
-		if told := m.hostNotifications[causes[0]]; told != nil {
-			n.Host = &told.content
+		if host := m.hostNotifications[causes[0]]; host != nil {
+			n.Host = &host.content
 		}
 		for _, c := range causes {
 			if c.Actor != 0 && !slices.Contains(n.SampleActors, c.Actor) {

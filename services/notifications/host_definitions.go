@@ -174,7 +174,7 @@ func (s *Service) newDefinitionCommand(name string, apply func(ctx context.Conte
 	return &jobs.Command{Name: name, Apply: apply, AfterCommit: func(ctx context.Context) error { return s.Memory.refresh(ctx) }}
 }
 
-// appendDefinitionChange tells every node that the badges of all users may have changed. Its log entry names no users: a definition is
+// appendDefinitionChange notifies every node that the badges of all users may have changed. Its log entry names no users: a definition is
 // shared, and laps of the change stream find the users whose badges changed.
 func appendDefinitionChange(ctx context.Context, tx *sql.Tx, name services.Category) error {
 	_, err := changelog.Append(ctx, tx, ChangelogKind, string(name), nil)

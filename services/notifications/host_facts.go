@@ -66,7 +66,7 @@ AND NOT EXISTS (SELECT 1 FROM notification_causes WHERE object = $1 AND `+hostCa
 SELECT category, recipients, withdrawn_at FROM host_notifications WHERE id = $1`)
 
 	// A title may name the actor, so a notification whose actor is being erased is not shown.
-	hostNotificationContents = sql.NewStatement("what the host told", `
+	hostNotificationContents = sql.NewStatement("texts of host notifications", `
 SELECT h.id, h.title, h.body, h.group_key, h.about_type, h.about FROM host_notifications h
 WHERE {in h.id $1 BIGINT} AND (SELECT count(*) FROM erasures e WHERE e.user_number = h.actor AND e.user_number > 0) = 0`)
 

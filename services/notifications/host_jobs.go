@@ -142,10 +142,10 @@ FROM notification_state s WHERE {in s.recipient $1 BIGINT} AND s.category = $2 A
 
 	// The statement has two bounds and not category = $1: with that, PostgreSQL walks the primary key, through all host
 	// notifications.
-	hostNotificationsInCategory = sql.NewStatement("what was told in a category", `SELECT id FROM host_notifications
+	hostNotificationsInCategory = sql.NewStatement("host notifications of a category", `SELECT id FROM host_notifications
 WHERE (category, id) > ($1, 0) AND (category, id) <= ($1, 9223372036854775807) ORDER BY category, id LIMIT $2`)
 
-	deleteHostNotifications = sql.NewStatement("delete what was told", `DELETE FROM host_notifications WHERE {in id $1 BIGINT}`)
+	deleteHostNotifications = sql.NewStatement("delete host notifications", `DELETE FROM host_notifications WHERE {in id $1 BIGINT}`)
 
 	// If there is no row, the purge has ended before, and the name may be defined anew.
 	removedCategoryID = sql.NewStatement("the id of a removed category", `SELECT id FROM notification_categories WHERE name = $1 AND removed_at > 0`)
@@ -259,7 +259,7 @@ func deleteHostNotificationsByID(ctx context.Context, tx *sql.Tx, ids []services
 }
 
 // The condition actor > 0 is the condition of the index, which leaves out notifications without an actor.
-var hostNotificationsOfActor = sql.NewStatement("what was told of an actor", `SELECT id FROM host_notifications WHERE actor = $1 AND actor > 0 ORDER BY id LIMIT $2`)
+var hostNotificationsOfActor = sql.NewStatement("host notifications of an actor", `SELECT id FROM host_notifications WHERE actor = $1 AND actor > 0 ORDER BY id LIMIT $2`)
 
 // eraseHostNotifications deletes the host notifications with the user as the actor: a title may name them. The step after it
 // deletes their causes.

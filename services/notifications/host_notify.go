@@ -78,8 +78,8 @@ func (n HostNotification) subjectOf(id services.PostID, grouped bool) services.P
 // Notify is the command of the host application that notifies users in one of its categories. Its result is the notification's
 // ID. Jobs write the recipients' rows, one chunk each: ten thousand of them in one transaction would hold up every other
 // notification of these users. The error is NOT_FOUND if the category is not defined.
-func (s *Service) Notify(told HostNotification) (*jobs.Command, error) {
-	if err := told.check(); err != nil {
+func (s *Service) Notify(notification HostNotification) (*jobs.Command, error) {
+	if err := notification.check(); err != nil {
 		return nil, err
 	}
 	return &jobs.Command{
@@ -87,25 +87,25 @@ func (s *Service) Notify(told HostNotification) (*jobs.Command, error) {
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			var grouped bool
 			// Until the commit, the category stays defined and its value of grouped does not change.
-			defined, err := tx.One(ctx, lockDefinition, []any{string(told.Category)}, &grouped)
+			defined, err := tx.One(ctx, lockDefinition, []any{string(notification.Category)}, &grouped)
 			if err == nil && !defined {
-				err = services.Errorf(services.NotFound, "category: there is no category %s: define it first", services.Quote(string(told.Category)))
+				err = services.Errorf(services.NotFound, "category: there is no category %s: define it first", services.Quote(string(notification.Category)))
 			}
 			if err != nil {
 				return nil, err
 			}
-			users, err := people.EnsureRecipients(ctx, tx, told.RecipientKeys)
+			users, err := people.EnsureRecipients(ctx, tx, notification.RecipientKeys)
 			if err != nil {
 				return nil, err
 			}
 			// Nobody is notified of their own act.
-			users = slices.DeleteFunc(users, func(user services.UserID) bool { return user == told.Actor })
+			users = slices.DeleteFunc(users, func(user services.UserID) bool { return user == notification.Actor })
 			id, err := tx.NewIDInTable(ctx, s.ids, newestOfMillisecond)
 			if err != nil {
 				return nil, err
 			}
-			_, err = tx.Run(ctx, insertHostNotification, id, string(told.Category), told.subjectOf(id, grouped), told.GroupKey, told.Actor,
-				told.About.Type, int64(told.About.Number), told.Title, told.Body, tx.EventTime(), len(users))
+			_, err = tx.Run(ctx, insertHostNotification, id, string(notification.Category), notification.subjectOf(id, grouped), notification.GroupKey, notification.Actor,
+				notification.About.Type, int64(notification.About.Number), notification.Title, notification.Body, tx.EventTime(), len(users))
 			if err != nil {
 				return nil, err
 			}

@@ -187,7 +187,7 @@ func TestOnlyOneOfTwoWorkersHasAnEffect(t *testing.T) {
 	n.RunDueJobs(n.AnotherFanout())
 	states := n.states(users[0])
 	if err := n.Fanout.RunJobs(t.Context(), late); !services.IsUnavailable(err) {
-		t.Errorf("the late worker was told %v", err)
+		t.Errorf("the late worker got %v", err)
 	}
 	if after := n.states(users[0]); after[0].Version != states[0].Version {
 		t.Errorf("version %d became %d", states[0].Version, after[0].Version)

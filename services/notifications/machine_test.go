@@ -30,7 +30,7 @@ type recipientHistory struct {
 	posts              []services.PostID                           // by the recipient
 	existingCauses     map[Cause]bool                              // the causes that exist
 	causesWithJobs     []Cause                                     // causes that ever had a job
-	blockedUsers       map[services.UserID]bool                    // the users whom this user blocks
+	blockedUsers       map[services.UserID]bool                    // the users that this user blocks
 	hidingRestrictions map[services.Restriction]bool               // other users' hides and blocks of this user
 	modes              map[services.Category]services.CategoryMode // that this user chose
 }

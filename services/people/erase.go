@@ -24,7 +24,7 @@ var EraseSteps = []erase.Step{
 }
 
 var (
-	// followeesToErase finds whom the user follows, and followersToErase who follows the user: the erasure ends these follows.
+	// followeesToErase finds the users that the user follows, and followersToErase the followers of the user: the erasure ends these follows.
 	followeesToErase = sql.NewStatement("followees to erase", `SELECT followee FROM follows WHERE follower = $1 AND followee > $2 ORDER BY followee LIMIT $3`)
 
 	followersToErase = sql.NewStatement("followers to erase", `SELECT follower FROM follows WHERE followee = $1 AND follower > $2 ORDER BY follower LIMIT $3`)

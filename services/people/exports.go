@@ -6,7 +6,7 @@ import "tidings/services/export"
 var Exports = []export.LineKind{
 	export.NewLineKind("profile", "user user, name text, avatarUrl text, updatedAt time, seenAt time, visitBefore time", "",
 		`SELECT key, name, avatar_url, updated_at, seen_at, visited_before FROM users WHERE number = $1`),
-	// shown is about the user's own mute, and not the column of that name: a hide clears the column too, and nobody is told of a hide.
+	// shown is about the user's own mute, and not the column of that name: a hide clears the column too, and nobody is notified of a hide.
 	export.NewLineKind("follow", "user user, since moment, shown bool, mode text", "f.followee BIGINT",
 		`SELECT u.key, `+FollowedAt+`, NOT EXISTS (SELECT 1 FROM mutes m WHERE m.muter = f.follower AND m.muted = f.followee), COALESCE((SELECT CASE m.mode WHEN 1 THEN 'LIVE_ONLY' ELSE 'NONE' END
 			FROM follow_modes m WHERE m.follower = f.follower AND m.followee = f.followee), 'ALL') FROM follows f JOIN users u ON u.number = f.followee WHERE f.follower = $1`),

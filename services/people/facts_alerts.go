@@ -39,7 +39,7 @@ func AlertMessagesFromNow(ctx context.Context, tx *sql.Tx, user services.UserID)
 	return err
 }
 
-// ReadAlertStarts reads the AlertStarts of some users. A user for whom all items alert is absent.
+// ReadAlertStarts reads the AlertStarts of some users. A user that all items alert is absent.
 func ReadAlertStarts(ctx context.Context, r sql.Reader, users []services.UserID) (map[services.UserID]AlertStarts, error) {
 	from := map[services.UserID]AlertStarts{}
 	if len(users) == 0 {

@@ -55,7 +55,7 @@ func ListFollowers(ctx context.Context, s *sql.DB, viewer services.UserID, pages
 	return readFollowLists(ctx, s, listFollowers, viewer, pages)
 }
 
-// ListFollowees reads pages of the users whom users follow, in the same order as ListFollowers, which also says who is omitted.
+// ListFollowees reads pages of the users that users follow, in the same order as ListFollowers, which also says who is omitted.
 func ListFollowees(ctx context.Context, s *sql.DB, viewer services.UserID, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
 	return readFollowLists(ctx, s, listFollowees, viewer, pages)
 }

@@ -31,7 +31,7 @@ var (
 	blankPosts = sql.NewStatement("blank erased posts", `UPDATE posts SET author = 0, body = '', import_key = '', updated_at = updated_at + 1
 		WHERE {in id $1 BIGINT} AND author = $2 AND deleted_at IS NOT NULL RETURNING id, updated_at`)
 
-	unmentionErased = sql.NewStatement("forget whom erased posts mention", `DELETE FROM mentions WHERE {in post $1 BIGINT}`)
+	unmentionErased = sql.NewStatement("delete mentions by erased posts", `DELETE FROM mentions WHERE {in post $1 BIGINT}`)
 )
 
 // EraseLikes is the step that takes the user's likes back. The notifications to the posts' authors have a step of their own. No

@@ -2,8 +2,8 @@ package posts
 
 import "tidings/services/export"
 
-// Exports are the kinds of lines that an export of one user's data has about posts: the user as an author, their posts, whom these
-// mention, and the user's likes.
+// Exports are the kinds of lines that an export of one user's data has about posts: the user as an author, their posts, the mentions
+// in these, and the user's likes.
 var Exports = []export.LineKind{
 	export.NewLineKind("author", "followers number, countedAt time, mode number, pinned number", "",
 		`SELECT followers, counted_at, mode, pinned FROM authors WHERE author = $1`),

@@ -157,7 +157,7 @@ func LockShared(ctx context.Context, tx *sql.Tx, id services.PostID) (services.P
 // MayHaveBeenShown reports whether a reader can have been shown a post, whether they follow its author or not: then its ID is a
 // position in the reader's feed. The post may have been deleted since, and its author may have hidden from the reader or blocked
 // them since. A post that the author published while hiding from the reader, or while blocking them, looks to the reader as if it
-// never existed. erased says that the author has been erased: from whom they hid is known no longer.
+// never existed. erased says that the author has been erased: it is no longer known who could not see their posts.
 func MayHaveBeenShown(ctx context.Context, r sql.Reader, reader services.UserID, id services.PostID) (shown, erased bool, err error) {
 	var author services.UserID
 	shown, err = r.One(ctx, mayHaveBeenShown, []any{reader, id}, &author)
@@ -254,8 +254,8 @@ func Mentions(ctx context.Context, r sql.Reader, post services.PostID) (mentions
 	return mentions, err
 }
 
-// MentionedByList returns the users in a post's list of mentions, and not those whom only its text mentions. unrecorded are
-// mentioned users of whom SQL does not say whether they are in the list: their mentions were stored before SQL recorded that. An
+// MentionedByList returns the users in a post's list of mentions, and not those that only its text mentions. unrecorded are
+// mentioned users without a record of whether they are in the list: their mentions were stored before SQL recorded that. An
 // edit of the text keeps the users in the list.
 func MentionedByList(ctx context.Context, r sql.Reader, post services.PostID) (listed, unrecorded []services.UserID, err error) {
 	err = r.Each(ctx, mentionedByList, []any{post}, func(scan func(...any) error) error {

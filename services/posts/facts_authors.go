@@ -35,7 +35,7 @@ var (
 	authorsAfter = sql.NewStatement("authors with a row", `SELECT author FROM authors WHERE author > $1 ORDER BY author LIMIT $2`)
 
 	// authorsWithManyFollowers walks the whole index of followees, so only rare jobs run it.
-	authorsWithManyFollowers = sql.NewStatement("authors whom many follow", `SELECT followee FROM follows WHERE followee > $1
+	authorsWithManyFollowers = sql.NewStatement("authors that many follow", `SELECT followee FROM follows WHERE followee > $1
 		GROUP BY followee HAVING count(*) >= $2 ORDER BY followee LIMIT $3`)
 
 	// pullAuthors lists the authors whose row has pull set: they may have pulled posts, and their followers' documents list them or soon

@@ -28,7 +28,7 @@ func inboxPostSourcesSQL(reader string) string {
 )`
 }
 
-// followedEdgesSQL is the SQL for the authors whom a reader follows and whose posts the reader is shown.
+// followedEdgesSQL is the SQL for the authors that a reader follows and whose posts the reader is shown.
 func followedEdgesSQL(reader string) string {
 	return `edges AS MATERIALIZED (
 	SELECT followee AS author, since FROM follows WHERE follower = ` + reader + ` AND followee <> ` + reader + ` AND shown

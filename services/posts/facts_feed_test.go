@@ -19,7 +19,7 @@ import (
 type feedModel struct {
 	reader        services.UserID
 	followedSince map[services.UserID]services.PostID // the followed authors
-	muted         map[services.UserID]bool            // the authors whom the reader mutes
+	muted         map[services.UserID]bool            // the authors that the reader mutes
 	hidingAuthors map[services.UserID]bool            // the authors who hide from the reader
 	posts         []services.Post                     // the oldest first
 	deletedPosts  map[services.PostID]bool

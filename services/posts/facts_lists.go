@@ -45,7 +45,7 @@ ORDER BY c.i, p.id DESC`, answersRangeCondition, sql.MaxHiddenRows, people.Hidde
 
 	// Likes have no ID, so their position is the time and the user, and the bound is a time: all likes of that time are read.
 	// Which users are left out depends on the post's author (owner): an author who views the likes of their own post sees them all,
-	// except those of users whom they block or who are being erased. See people.HiddenOrBlockedForOwnerCondition.
+	// except those of users that they block or who are being erased. See people.HiddenOrBlockedForOwnerCondition.
 	likesOf = sql.NewStatement("likes of posts", fmt.Sprintf(`
 WITH pages AS MATERIALIZED (
 	SELECT c.i, c.post, c.at, c.liker, (SELECT o.author FROM posts o WHERE o.id = c.post) AS owner
@@ -79,7 +79,7 @@ func Answers(ctx context.Context, db *sql.DB, viewer services.UserID, pages []An
 }
 
 // Likes reads pages of likes as a viewer may see them, all by one query. It leaves out users who hide from the viewer, block the
-// viewer, are blocked by the viewer, or are being erased. On the viewer's own posts it leaves out only users whom the viewer blocks
+// viewer, are blocked by the viewer, or are being erased. On the viewer's own posts it leaves out only users that the viewer blocks
 // and users who are being erased: see people.HiddenOrBlockedForOwnerCondition.
 func Likes(ctx context.Context, db *sql.DB, viewer services.UserID, pages []LikesPage) (map[LikesPage]LikeList, error) {
 	return sql.ReadLists(ctx, db.Runner, likesOf, viewer, pages,

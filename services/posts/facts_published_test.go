@@ -9,7 +9,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// Pushed and pulled posts are one list. The list is empty for an author who hides from the viewer or blocks them, and not for one whom
+// Pushed and pulled posts are one list. The list is empty for an author who hides from the viewer or blocks them, and not for one that
 // the viewer blocks or mutes.
 func TestPublishedPostsAreWalkedToTheirEnd(t *testing.T) {
 	eachStore(t, func(b *testStore) {

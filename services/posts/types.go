@@ -79,7 +79,7 @@ type InFlightFanout struct {
 	Author services.UserID `json:"author"`
 }
 
-// Mention is a user whom a post mentions.
+// Mention is a user that a post mentions.
 type Mention struct {
 	User       services.UserID
 	EditTimeID services.PostID // an ID of the time of the edit by which the post mentions the user; 0: since it was published

@@ -156,9 +156,9 @@ func TestAUserWhoReturnsDuringADropIsComplete(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		for lane := range 2 {
+		for visitor := range 2 {
 			busy.Go(func() {
-				for i := 1 + lane; i < people; i += 2 {
+				for i := 1 + visitor; i < people; i += 2 {
 					if !comes(i) {
 						continue
 					}

@@ -11,7 +11,7 @@ import (
 	"tidings/services/trace"
 )
 
-// TestFrequentChangesAreConflated: if a change comes every 10 ms, every tenth state is sent, and it is the newest at that time.
+// If a change comes every 10 ms, every tenth state is sent, and it is the newest at that time.
 func TestFrequentChangesAreConflated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
@@ -46,7 +46,7 @@ func TestFrequentChangesAreConflated(t *testing.T) {
 	})
 }
 
-// TestConflationOfASlowConsumer: nothing queues, and the next receive gets the newest state.
+// Nothing queues, and the next receive gets the newest state.
 func TestConflationOfASlowConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
@@ -71,7 +71,7 @@ func TestConflationOfASlowConsumer(t *testing.T) {
 	})
 }
 
-// TestANewWatcherIsServedAtOnce: a watcher who arrives while the others are throttled gets the first state at once. The others
+// A watcher who arrives while the others are throttled gets the first state at once. The others
 // still get their next state when it is due.
 func TestANewWatcherIsServedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestANewWatcherIsServedAtOnce(t *testing.T) {
 	})
 }
 
-// TestAHintDuringARenderCausesAnother: a read that is in flight when a hint comes may have missed the change, so another read
+// A read that is in flight when a hint comes may have missed the change, so another read
 // follows it.
 func TestAHintDuringARenderCausesAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestAHintDuringARenderCausesAnother(t *testing.T) {
 			synctest.Wait()
 			wantTotal(t, states, 1, "what was under way")
 			passTime(100 * time.Millisecond)
-			wantTotal(t, states, 2, "what was hinted meanwhile, without a sweep")
+			wantTotal(t, states, 2, "what was hinted meanwhile, without a reconciliation")
 			if repairs := h.Stats().UsersRepaired; repairs != 0 {
 				t.Errorf("%d repairs, want none", repairs)
 			}
@@ -163,7 +163,7 @@ func TestNoGoroutinePerWatcher(t *testing.T) {
 	})
 }
 
-// TestWaitingUsersAreReadInBatches: waiting users are read together, after their leases are written, and in batches of at most
+// Waiting users are read together, after their leases are written, and in batches of at most
 // maxUsersPerRender.
 func TestWaitingUsersAreReadInBatches(t *testing.T) {
 	e := newFakeBackend()
@@ -196,7 +196,7 @@ func TestWaitingUsersAreReadInBatches(t *testing.T) {
 	}
 }
 
-// TestANewWatcherDuringARender: a newcomer's state comes from a read that began after they came, not from the one in flight.
+// A newcomer's state comes from a read that began after they came, not from the one in flight.
 func TestANewWatcherDuringARender(t *testing.T) {
 	e := newFakeBackend()
 	e.setDocument(7, 100, 1)

@@ -62,6 +62,6 @@ func hashVisible(badges *services.Badges) uint64 {
 		flag(dot.Lit)
 	}
 	flag(badges.Quiet)
-	// 0 stands for a user for whom nothing was rendered yet.
+	// 0 stands for a user without a rendered state.
 	return max(1, hash.Sum64())
 }

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestHubHistoriesEndInTheRightState: hints are lost, doubled and reordered, Redis is away or flushed, renders are slow or fail, and watchers come and
-// go. After the last change and one reconciliation, the last state of every open channel is right, and the versions on each
+// Hints are lost, doubled and reordered, Redis is away or flushed, renders are slow or fail, and watchers come and go. After the last
+// change and one reconciliation, the last state of every open channel is right, and the versions on each
 // channel have risen strictly.
 func TestHubHistoriesEndInTheRightState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -19,7 +19,7 @@ func TestHubHistoriesEndInTheRightState(t *testing.T) {
 	})
 }
 
-// TestHistoriesWithoutHealing: if no hint is lost and nothing fails, the order of writing leases, reading and removing leases is
+// If no hint is lost and nothing fails, the order of writing leases, reading and removing leases is
 // enough to find every change. Reconciliation never gets an answer, and every channel still ends with the right state.
 func TestHistoriesWithoutHealing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -30,7 +30,7 @@ func TestHistoriesWithoutHealing(t *testing.T) {
 	})
 }
 
-// TestHubHistoriesFindEveryInjectedBug: the histories fail for each injected bug, and none fails without one.
+// The histories fail for each injected bug, and none fails without one.
 func TestHubHistoriesFindEveryInjectedBug(t *testing.T) {
 	for _, test := range []struct {
 		historyOptions

@@ -34,7 +34,7 @@ type Hub struct {
 	leaseRemovalQueue []*user // to lose their leases, in the order in which their last watchers left
 	timers            timers  // the users to wake at a later time, the earliest first
 	retryFailedUsers  bool    // the next reconciliation tries failed users even before their turn
-	sampleIndex       int     // the index in reconcileOrder of the user whom queueSampledUsers looked at last
+	sampleIndex       int     // the index in reconcileOrder of the user that queueSampledUsers looked at last
 	sampleRemainder   int     // the part of a user that is due for queueSampledUsers, in units of 1/Config.CompareOneUserIn
 	draining          bool    // Drain was called: there are no new watchers
 	stats             Stats

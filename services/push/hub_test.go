@@ -83,7 +83,7 @@ func TestWatchRefusesAnInvalidVersion(t *testing.T) {
 	}
 }
 
-// TestNextAtRendersAgain: time alone changes the state, and a renderer whose clock is behind causes no busy loop.
+// Time alone changes the state, and a renderer whose clock is behind causes no busy loop.
 func TestNextAtRendersAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
@@ -245,7 +245,7 @@ func TestAConsumerThatHasEndedGetsAClosedChannel(t *testing.T) {
 	})
 }
 
-// TestAWokenConsumerMissesNothing: a consumer that receives without waiting when it is woken, and only then, misses nothing.
+// A consumer that receives without waiting when it is woken, and only then, misses nothing.
 func TestAWokenConsumerMissesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
@@ -282,7 +282,7 @@ func TestAWokenConsumerMissesNothing(t *testing.T) {
 	})
 }
 
-// TestAReturnAfterAFailedRenderIsNotDelayed: a user who left after a failed render is not delayed on return.
+// A user who left after a failed render is not delayed on return.
 func TestAReturnAfterAFailedRenderIsNotDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestReconciliationWritesLeasesBeforeItCompares: a change before the lease is written has no hint to this node, so the same
+// A change before the lease is written has no hint to this node, so the same
 // reconciliation finds it.
 func TestReconciliationWritesLeasesBeforeItCompares(t *testing.T) {
 	e := newFakeBackend()
@@ -29,7 +29,7 @@ func TestReconciliationWritesLeasesBeforeItCompares(t *testing.T) {
 	}
 	e.beforeCall = nil
 	h.render(t.Context(), &b)
-	wantTotal(t, states, 2, "after one sweep")
+	wantTotal(t, states, 2, "after one reconciliation")
 }
 
 // If reconciliation finds lost data while WriteLeases is in flight, the lease is written again: whether Redis wrote the lease before

@@ -22,7 +22,7 @@ type hubWorld struct {
 
 	facts       map[services.UserID]*fact    // the truth about each user
 	docs        map[services.UserID]document // what Redis holds
-	leasedUsers map[services.UserID]bool     // the users to whom hints go
+	leasedUsers map[services.UserID]bool     // the users that get hints
 
 	redisUnavailable      bool                         // Redis does not answer
 	unrenderableUsers     map[services.UserID]bool     // users whose documents cannot be rendered
@@ -35,7 +35,7 @@ type hubWorld struct {
 	concurrentEventDepth  int                          // how many calls of runConcurrentEvents are nested
 	reconciling           bool                         // a reconciliation is under way
 	removingLeases        bool                         // a call of removeQueuedLeases is under way
-	usersInLeaseCall      map[services.UserID]bool     // users for whom WriteLeases or RemoveLeases is under way
+	usersInLeaseCall      map[services.UserID]bool     // users in a call of WriteLeases or RemoveLeases
 	usersInRender         map[services.UserID]bool     // users being rendered
 	firstFailure          error                        // the first failure given to recordFailure
 }
@@ -51,7 +51,7 @@ type bug string
 
 const (
 	noBug            bug = ""
-	noReconciliation bug = "nobody sweeps" // a history with lost hints ends without a reconciliation
+	noReconciliation bug = "no reconciliation" // a history with lost hints ends without a reconciliation
 	lateLeaseWrite   bug = "the state is read before the lease is written"
 	lateLeaseRemoval bug = "a lease is taken back later than the hub believes"
 	hintLostInRender bug = "a hint during a render is dropped"

@@ -79,7 +79,7 @@ func (h *Hub) reconcile(ctx context.Context) error {
 	return cmp.Or(first, ctx.Err())
 }
 
-// queueSampledUsers queues some users for whom nothing else is to be done, different ones at each reconciliation. Their newly rendered
+// queueSampledUsers queues some users with nothing else to do, different ones at each reconciliation. Their newly rendered
 // states are compared with the states that they were sent.
 func (h *Hub) queueSampledUsers() {
 	h.mu.Lock()

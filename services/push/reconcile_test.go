@@ -34,7 +34,7 @@ func TestReconciliationFindsChangesWithoutAHint(t *testing.T) {
 	})
 }
 
-// TestReconciliationReadsAgainAfterAFailedRender: if the render of a shared change finds no engine, it returns the earlier state, STALE
+// If the render of a shared change finds no engine, it returns the earlier state, STALE
 // and under its own version. The document does not show that change, so reconciliation reads the user again once Redis
 // answers.
 func TestReconciliationReadsAgainAfterAFailedRender(t *testing.T) {
@@ -85,7 +85,7 @@ func TestReconcileAllFindsChangesAtOnce(t *testing.T) {
 	})
 }
 
-// TestReconciliationRereadsLostDocuments: a document whose version fell is read again, once, and that version is never sent; a missing one
+// A document whose version fell is read again, once, and that version is never sent; a missing one
 // is rebuilt by Render. In both cases the lease may be lost too, and is written again.
 func TestReconciliationRereadsLostDocuments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestReconciliationRereadsLostDocuments(t *testing.T) {
 	})
 }
 
-// TestReconciliationReportsVersionsThatFell: a document that is older than the shown state is reported with the shown version, whether
+// A document that is older than the shown state is reported with the shown version, whether
 // reconciliation or a render before it finds it. The state rendered after that is sent. If the shown version came from a clock, a
 // lower version of the document is not reported.
 func TestReconciliationReportsVersionsThatFell(t *testing.T) {
@@ -157,7 +157,7 @@ func TestReconciliationReportsVersionsThatFell(t *testing.T) {
 			e.setDocument(7, 60, 3)
 			h.HintSharedContent()
 			synctest.Wait()
-			wantTotal(t, states, -1, "the older one, rendered before the sweep")
+			wantTotal(t, states, -1, "the older one, rendered before the reconciliation")
 			e.withLock(func(*fakeBackend) { refuses = errBackendUnavailable })
 			passTime(2 * time.Second)
 			e.withLock(func(*fakeBackend) { refuses = nil })
@@ -167,22 +167,22 @@ func TestReconciliationReportsVersionsThatFell(t *testing.T) {
 				t.Errorf("reported at %v, want 100 once and 101 until it was taken", reports)
 			}
 			e.withLock(func(e *fakeBackend) {
-				guess := services.Badges{Version: services.BadgesVersion(900, 0), Total: services.NewCount(8, services.Stale, time.Now())}
-				e.docs[7] = &guess
+				fallback := services.Badges{Version: services.BadgesVersion(900, 0), Total: services.NewCount(8, services.Stale, time.Now())}
+				e.docs[7] = &fallback
 			})
 			h.HintSharedContent()
 			passTime(500 * time.Millisecond)
-			wantTotal(t, states, 8, "a guess")
+			wantTotal(t, states, 8, "a fallback")
 			e.setDocument(7, 200, 9)
 			passTime(5 * time.Second)
 			if reports := seen(); len(reports) != 4 {
-				t.Errorf("what follows a guess is reported: %v", reports)
+				t.Errorf("what follows a fallback is reported: %v", reports)
 			}
 		})
 	})
 }
 
-// TestReconciliationContinuesWhileRedisIsAway: reconciliation is tried each second, and states are right within a second after Redis is back.
+// While Redis is away, reconciliation is tried each second, and states are right within a second after Redis is back.
 func TestReconciliationContinuesWhileRedisIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
@@ -336,7 +336,7 @@ func TestReturnDuringRemoveLeases(t *testing.T) {
 	})
 }
 
-// TestReconciliationChecksEachUserOnceInPortions: every user is checked once, at most 1,000 in a call, also while some leave.
+// Every user is checked once, at most 1,000 in a call, also while some leave.
 func TestReconciliationChecksEachUserOnceInPortions(t *testing.T) {
 	clock := &manualClock{time.Unix(1000, 0)}
 	e := newFakeBackend()

@@ -209,7 +209,7 @@ func (h *Hub) deliver(b *renderBatch, u *user, changed bool, badges *services.Ba
 		return
 	}
 	open := now >= u.nextSendAt
-	var newcomer, behind, told bool
+	var newcomer, behind, notified bool
 	for _, w := range u.watchers {
 		var sent, replaced bool
 		switch {
@@ -222,7 +222,7 @@ func (h *Hub) deliver(b *renderBatch, u *user, changed bool, badges *services.Ba
 			sent = w.slot.putFirst(badges.Version, badges)
 		case open:
 			sent, replaced = w.slot.put(badges.Version, badges)
-			told = told || sent
+			notified = notified || sent
 		// It is too soon after the last change: the watcher gets the newest state when the user is due.
 		default:
 			behind = behind || w.slot.isOlderThan(badges.Version)
@@ -238,7 +238,7 @@ func (h *Hub) deliver(b *renderBatch, u *user, changed bool, badges *services.Ba
 		}
 	}
 	// Only a change that somebody could see delays the next one. A first state for a newcomer must not delay the next change.
-	if open && (changed || told) {
+	if open && (changed || notified) {
 		u.nextSendAt = now + h.config.MinSendInterval
 	}
 	if badges.Total.Precision == services.Unknown {

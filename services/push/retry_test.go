@@ -13,7 +13,7 @@ import (
 	"tidings/services/trace"
 )
 
-// TestRenderErrors: the next reconciliation tries a failed render again. After a second failure the first reconciliation that comes
+// The next reconciliation tries a failed render again. After a second failure the first reconciliation that comes
 // at least ReconcileInterval later tries, and after further failures the first that comes at least three times ReconcileInterval
 // later. Hints do not hurry the render.
 func TestRenderErrors(t *testing.T) {
@@ -55,12 +55,12 @@ func TestRenderErrors(t *testing.T) {
 			passTime(s / 10)
 			e.withLock(func(e *fakeBackend) { e.renderErr = nil })
 			passTime(s)
-			wantTotal(t, states, 300, "after a success the next sweep tries again")
+			wantTotal(t, states, 300, "after a success the next reconciliation tries again")
 		})
 	})
 }
 
-// TestUnknownIsSentAndRetried: a watcher without a state gets UNKNOWN, one with a state keeps it, and both are tried again although
+// A watcher without a state gets UNKNOWN, one with a state keeps it, and both are tried again although
 // Redis never reports a difference.
 func TestUnknownIsSentAndRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestRenderWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestReconciliationStopsWhenRendersGetNoAnswer: if each batch waits for an answer that does not come, the rest waits for the next
+// If each batch waits for an answer that does not come, the rest waits for the next
 // reconciliation. So the time of one reconciliation does not grow with the number of users.
 func TestReconciliationStopsWhenRendersGetNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestReconciliationStopsWhenRendersGetNoAnswer(t *testing.T) {
 	})
 }
 
-// TestRunRemovesAllLeasesAtItsEnd: Run takes back the leases of all users at its end, and does not wait forever for the answer.
+// Run takes back the leases of all users at its end, and does not wait forever for the answer.
 func TestRunRemovesAllLeasesAtItsEnd(t *testing.T) {
 	for name, silent := range map[string]bool{"OK": false, "Redis is silent": true} {
 		t.Run(name, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestRunRemovesAllLeasesAtItsEnd(t *testing.T) {
 	}
 }
 
-// TestUnknownIsRetriedAfterASharedChange: a shared change may repair an UNKNOWN state, so its users are tried before their
+// A shared change may repair an UNKNOWN state, so its users are tried before their
 // own turn.
 func TestUnknownIsRetriedAfterASharedChange(t *testing.T) {
 	for name, tell := range map[string]func(*Hub){"everybody": (*Hub).HintSharedContent, "some": func(h *Hub) { h.HintSharedContentOf([]services.UserID{7}) }} {
@@ -181,14 +181,14 @@ func TestUnknownIsRetriedAfterASharedChange(t *testing.T) {
 					e.setDocument(7, 101, 2)
 					tell(h)
 					passTime(time.Second)
-					wantTotal(t, states, 2, "with the next sweep, and not at its turn")
+					wantTotal(t, states, 2, "with the next reconciliation, and not at its turn")
 				})
 			})
 		})
 	}
 }
 
-// TestAPanicOfRenderFailsItsUserAlone: the other users of the batch get their states, and the process goes on.
+// The other users of the batch get their states, and the process goes on.
 func TestAPanicOfRenderFailsItsUserAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
@@ -223,7 +223,7 @@ func TestAPanicOfRenderFailsItsUserAlone(t *testing.T) {
 	})
 }
 
-// TestAPanicOfDocumentVersionsIsTriedAgain: after a panic of DocumentVersions the hub goes on, and the next reconciliation tries again.
+// After a panic of DocumentVersions the hub goes on, and the next reconciliation tries again.
 func TestAPanicOfDocumentVersionsIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()

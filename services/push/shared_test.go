@@ -32,7 +32,7 @@ func TestReconciliationComparesTheSharedHalf(t *testing.T) {
 				e.docs[7] = &services.Badges{Version: services.BadgesVersion(100, 5), Learned: 5, Total: services.NewCount(2, services.Exact, time.Time{})}
 			})
 			passTime(1500 * time.Millisecond)
-			wantTotal(t, states, 2, "after a sweep")
+			wantTotal(t, states, 2, "after a reconciliation")
 			if repairs := h.Stats().UsersRepaired; repairs != 1 {
 				t.Errorf("%d repairs, want 1", repairs)
 			}

@@ -65,7 +65,7 @@ func TestAClosedSlotAcceptsNothing(t *testing.T) {
 	}
 }
 
-// TestSlotHistories: in any order of puts and takes, the taken versions rise, and a take gets the newest put.
+// In any order of puts and takes, the taken versions rise, and a take gets the newest put.
 func TestSlotHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newLatestSlot[int]("")

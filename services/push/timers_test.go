@@ -17,7 +17,7 @@ type manualClock struct{ at time.Time }
 
 func (c *manualClock) Now() time.Time { return c.at }
 
-// TestTimersWakeUsersInOrder: users are woken in the order and at the times of a sorted list.
+// Users are woken in the order and at the times of a sorted list.
 func TestTimersWakeUsersInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		clock := &manualClock{time.Unix(1000, 0)}
@@ -89,7 +89,7 @@ func TestTimersOfUsersWhoLeave(t *testing.T) {
 	}
 }
 
-// TestUsersWithoutWatchersCostNothing: a user without watchers has neither a timer nor a position in the render queue.
+// A user without watchers has neither a timer nor a position in the render queue.
 func TestUsersWithoutWatchersCostNothing(t *testing.T) {
 	clock := &manualClock{time.Unix(1000, 0)}
 	h := New(Config{Clock: clock,

@@ -21,7 +21,7 @@ type conversationModel struct {
 	memberStates         map[services.UserID]*services.Membership // the state of each member; snapshot adds what all members share
 }
 
-// modelMessage is one message, and the user whom it mentions; 0: nobody.
+// modelMessage is one message, and the user that it mentions; 0: nobody.
 type modelMessage struct {
 	author, mentioned services.UserID
 	recalled          bool // it was taken back, and counts for nobody

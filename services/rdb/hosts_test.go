@@ -18,7 +18,7 @@ func (v feedTest) hostsState() LiveBoardState {
 	return states[0]
 }
 
-// A document lists the hosts whom the reader follows, after follows, rebuilds, drops and losses.
+// A document lists the hosts that the reader follows, after follows, rebuilds, drops and losses.
 func TestDocumentsListTheFollowedHosts(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		first, second := services.FollowedAuthor{Author: author, ItemsCountAfter: 3}, services.FollowedAuthor{Author: otherUser, ItemsCountAfter: services.PostID(author)<<32 | services.PostID(author)}

@@ -85,7 +85,7 @@ func TestARebuildRepairsEveryBrokenField(t *testing.T) {
 // A rebuild makes the inbox whole even if another program wrote to the rebuild's own key or changed the order of the inbox.
 func TestARebuildIgnoresWhatOthersWrote(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
-		for what, spoil := range map[string]func() error{
+		for what, damage := range map[string]func() error{
 			"a text": func() error { return v.projections.Commands().Set(v.Context(), mergeKey(reader), "text", 0).Err() },
 			"a stray": func() error {
 				return v.projections.Commands().SAdd(v.Context(), mergeKey(reader), entryText(countedEntry(9))).Err()
@@ -96,7 +96,7 @@ func TestARebuildIgnoresWhatOthersWrote(t *testing.T) {
 		} {
 			v.deleteKeys(inboxKey(reader), DocumentKey(reader))
 			v.buildFromFacts(FeedFacts{Entries: []services.FeedEntry{countedEntry(1), uncountedEntry(2)}})
-			v.must(spoil())
+			v.must(damage())
 			v.wantFeed(what, v.buildFromFacts(FeedFacts{Entries: makeEntries(2, 4, countedEntry)}), redis.Applied, "4", makeEntries(1, 4, countedEntry)...)
 			if left, err := v.projections.Commands().Exists(v.Context(), mergeKey(reader)).Result(); err != nil || left != 0 {
 				v.Errorf("%s: the entries were gathered and are still there: %v", what, err)

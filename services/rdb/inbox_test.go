@@ -17,7 +17,7 @@ import (
 
 const (
 	reader    = services.UserID(7) // the user whose view is tested
-	author    = services.UserID(8) // whom the reader follows
+	author    = services.UserID(8) // the reader follows them
 	otherUser = services.UserID(9) // a user who has nothing
 )
 
@@ -222,7 +222,7 @@ func TestNothingIsWrittenWithoutADocument(t *testing.T) {
 func TestALostInboxMarksTheDocumentAsBuilding(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		for name := range v.feedWrites() {
-			for what, spoil := range map[string]func(){
+			for what, damage := range map[string]func(){
 				"lost":             func() { v.deleteKeys(inboxKey(reader)) },
 				"without sentinel": func() { v.must(v.projections.Commands().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) },
 				"without st":       func() { v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), "st").Err()) },
@@ -231,7 +231,7 @@ func TestALostInboxMarksTheDocumentAsBuilding(t *testing.T) {
 			} {
 				v.deleteKeys(DocumentKey(reader), inboxKey(reader))
 				v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
-				spoil()
+				damage()
 				if result := v.feedWrites()[name](v.takeStamp()); result.Status != redis.Missing {
 					v.Errorf("%s into an inbox %s: %+v, want the status %d", name, what, result, redis.Missing)
 				}

@@ -182,7 +182,7 @@ func TestACategoryWithoutItsCountsOrPositionIsRebuilt(t *testing.T) {
 		lost := func(field string) func() {
 			return func() { v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), field).Err()) }
 		}
-		for what, spoil := range map[string]func(){
+		for what, damage := range map[string]func(){
 			"counts without a place":      func() { v.putCounts(newLikeCounts(7)); lost("HL")() },
 			"counts with an empty place":  func() { v.putCounts(newLikeCounts(7)); v.writeField("HL", "") },
 			"a place without counts":      func() { v.putCounts(newLikeCounts(7)); lost("NL")() },
@@ -193,7 +193,7 @@ func TestACategoryWithoutItsCountsOrPositionIsRebuilt(t *testing.T) {
 		} {
 			v.deleteKeys(inboxKey(reader), DocumentKey(reader), conversationsKey(reader))
 			v.buildFromFacts(FeedFacts{})
-			spoil()
+			damage()
 			stamp := v.beginRebuild(false)
 			if counts, place := v.readField("NL"), v.readField("HL"); counts != InitialValue || place != "" {
 				v.Errorf("%s: the counts begin as %q, the place as %q", what, counts, place)

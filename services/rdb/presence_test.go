@@ -77,7 +77,7 @@ func (v feedTest) watchedUsers(users ...services.UserID) (watched []services.Use
 }
 
 // A user stops being watched at once when they leave the last node, or when the lease of a node that died has ended. The online users,
-// whom fan-out serves first, still include users whose lease has not ended since they left.
+// which fan-out serves first, still include users whose lease has not ended since they left.
 func TestUsersAreWatchedUntilTheyLeaveTheLastNode(t *testing.T) {
 	test := func(t *testing.T, url string) {
 		here, there, clock := twoNodes(t, url)

@@ -39,7 +39,7 @@ func TestARebuildWithoutAVisitKeepsDayAndLifetime(t *testing.T) {
 		v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
 		v.wantLifetime("built", 20_000, time.Hour)
 		n := v.readDocument().Version
-		for what, spoil := range map[string]func(){
+		for what, damage := range map[string]func(){
 			"a whole document":  func() {},
 			"another epoch":     func() { v.writeField("e", "7") },
 			"a lost field":      func() { v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), "T").Err()) },
@@ -48,19 +48,19 @@ func TestARebuildWithoutAVisitKeepsDayAndLifetime(t *testing.T) {
 			"an earlier epoch":  func() { v.writeField("e", "") },
 			"a broken register": func() { v.writeField("Cv", "broken") },
 		} {
-			spoil()
+			damage()
 			if result := v.rebuildWithoutVisit(FeedFacts{Entries: makeEntries(1, 4, countedEntry)}); result.Status != redis.Applied || result.Version <= n {
 				v.Errorf("%s: %+v after version %d", what, result, n)
 			}
 			v.wantLifetime(what, 20_000, time.Hour)
 			n = v.readDocument().Version
 		}
-		for what, spoil := range map[string]func(){
+		for what, damage := range map[string]func(){
 			"an emptied view": func() { v.must(v.projections.ResetUserData(v.Context(), reader)) },
 			"a broken day":    func() { v.writeField("d", "?") },
 		} {
 			v.buildFromFacts(FeedFacts{})
-			spoil()
+			damage()
 			v.rebuildWithoutVisit(FeedFacts{})
 			v.wantLifetime(what, 20_010, 100*time.Hour)
 		}

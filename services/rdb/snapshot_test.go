@@ -68,8 +68,8 @@ func TestASnapshotHoldsTheWholeView(t *testing.T) {
 func TestASnapshotReportsABrokenView(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		for what, c := range map[string]struct {
-			spoil func()
-			want  Wholeness
+			damage func()
+			want   Wholeness
 		}{
 			"a field lost":   {func() { v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), "fc").Err()) }, DocumentPartial},
 			"pulled lost":    {func() { v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), "F").Err()) }, DocumentPartial},
@@ -93,7 +93,7 @@ func TestASnapshotReportsABrokenView(t *testing.T) {
 		} {
 			v.deleteKeys(inboxKey(reader), DocumentKey(reader), onlineKey(reader), conversationsKey(reader))
 			v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
-			c.spoil()
+			c.damage()
 			if got := v.readSnapshot(); got.Wholeness != c.want {
 				v.Errorf("%s: %d, want %d: %+v", what, got.Wholeness, c.want, got)
 			}

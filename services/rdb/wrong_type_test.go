@@ -105,7 +105,7 @@ func TestAKeyOfTheWrongTypeEmptiesItsView(t *testing.T) {
 // A field that scripts cannot read makes none of them fail: the state counts as missing, and a rebuild restores it.
 func TestABrokenFieldStopsNoScript(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
-		for what, spoil := range map[string]func(){
+		for what, damage := range map[string]func(){
 			"a state":          func() { v.overwriteState("3", "1,2,3") },
 			"a state's number": func() { v.overwriteState("3", "1,2,3,x,5,6,") },
 			"the version":      func() { v.writeField("n", "x") },
@@ -114,7 +114,7 @@ func TestABrokenFieldStopsNoScript(t *testing.T) {
 		} {
 			v.deleteKeys(inboxKey(reader), DocumentKey(reader), onlineKey(reader), conversationsKey(reader))
 			v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
-			spoil()
+			damage()
 			for _, name := range []string{"a state", "a register", "a rebuild"} {
 				if err := v.operationsOfEveryKind()[name](v.Context()); err != nil {
 					v.Errorf("%s is broken, %s: %v", what, name, err)

@@ -72,7 +72,7 @@ var (
 		FROM stream_changes c JOIN users u ON u.number = c.user_number WHERE {in c.user_number $1 BIGINT}`)
 
 	// The hash is a column of its own, face, so that a lap reads no states.
-	shownHashesOf = sql.NewStatement("faces of changes", `SELECT user_number, face FROM stream_changes WHERE {in user_number $1 BIGINT}`)
+	shownHashesOf = sql.NewStatement("shown hashes of changes", `SELECT user_number, face FROM stream_changes WHERE {in user_number $1 BIGINT}`)
 
 	// The join leaves out users who are being erased.
 	changesAfter = sql.NewStatement("changes after a position", `SELECT c.user_number, u.key, c.seq, c.at, c.state
@@ -227,9 +227,9 @@ func readShownHashes(ctx context.Context, db *sql.DB, users []services.UserID) (
 	found := make(map[services.UserID]int64, len(users))
 	err := db.Each(ctx, shownHashesOf, []any{users}, func(scan func(...any) error) error {
 		var user services.UserID
-		var face int64
-		err := scan(&user, &face)
-		found[user] = face
+		var hash int64
+		err := scan(&user, &hash)
+		found[user] = hash
 		return err
 	})
 	return found, err

@@ -104,8 +104,8 @@ func (s *Service) findDiffering(ctx context.Context, users []services.UserID) (d
 			continue
 		}
 		state := stateOf(badges[i])
-		face, some := had[user]
-		if some && face != state.shownHash() || !some && !state.empty() {
+		hash, some := had[user]
+		if some && hash != state.shownHash() || !some && !state.empty() {
 			differ = append(differ, user)
 		}
 	}

@@ -287,15 +287,15 @@ func TestReaderMissesNothing(t *testing.T) {
 		for _, s := range nodes {
 			running.Go(func() { _ = s.Run(ctx) })
 		}
-		for lane := range 4 {
-			random := rand.New(rand.NewPCG(1, uint64(lane)))
+		for marker := range 4 {
+			random := rand.New(rand.NewPCG(1, uint64(marker)))
 			marking.Go(func() {
 				for i := range 150 {
 					some := []services.UserID{users[random.IntN(len(users))], users[random.IntN(len(users))]}
 					for _, user := range some {
 						w.setLikes(user, 1000*i+random.IntN(1000)+1, "", time.Time{})
 					}
-					if err := nodes[lane%2].Mark(b.Ctx, some); err != nil {
+					if err := nodes[marker%2].Mark(b.Ctx, some); err != nil {
 						t.Errorf("mark: %v", err)
 					}
 				}

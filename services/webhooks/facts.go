@@ -85,7 +85,7 @@ var (
 		FROM webhook_letters l LEFT JOIN stream_changes c ON c.user_number = l.user_number
 		WHERE l.webhook = $1 AND l.dead_at = 0 AND l.attempts > 0 AND (c.seq IS NULL OR c.seq <= $2) ORDER BY l.due_at LIMIT $3`)
 
-	// This includes dead letters: after a new change of the user, the webhook is told everything that changed after base, the last
+	// This includes dead letters: after a new change of the user, the webhook gets everything that changed after base, the last
 	// version that it has.
 	lettersOf = sql.NewStatement("letters of users", `SELECT user_number, '', base, heard, seq, attempts, first_at, due_at, dead_at, status, error
 		FROM webhook_letters WHERE webhook = $1 AND {in user_number $2 BIGINT}`)

@@ -78,15 +78,15 @@ func TestUnansweredLettersDelayNoOtherUser(t *testing.T) {
 		}
 		sqltest.Equal(t, w.endpoint(s).WaitingUsers, len(slow))
 		w.receiver.takeDeliveries()
-		told := make(chan struct{})
-		var tell sync.Once
+		reported := make(chan struct{})
+		var report sync.Once
 		w.receiver.setAnswer(func(to http.ResponseWriter, d delivery) {
 			if d.Data.Key == "ann" {
-				tell.Do(func() { close(told) })
+				report.Do(func() { close(reported) })
 				return
 			}
 			select {
-			case <-told:
+			case <-reported:
 			case <-d.senderGone:
 				t.Error("a letter that hangs holds ann's change up")
 			}

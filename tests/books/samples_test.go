@@ -33,7 +33,7 @@ func variablesOf(b codeBlock, all []codeBlock) string {
 }
 
 var (
-	actorPattern          = regexp.MustCompile(`^# as (\S+?)(?: for (\S+))?\s*\n`) // the first line of a block: who asks, and for whom
+	actorPattern          = regexp.MustCompile(`^# as (\S+?)(?: for (\S+))?\s*\n`) // the first line of a block: who asks, and the user they act for
 	fragmentSpreadPattern = regexp.MustCompile(`\.\.\.\s*([A-Z]\w*)`)              // a use of a fragment
 )
 

@@ -295,7 +295,7 @@ func TestIdempotencyKeys(t *testing.T) {
 		c.MustAsk("alice", follow, map[string]any{"u": "user:carol", "k": "k4"}, nil)
 	}
 	c.SettleJobsAndCaches()
-	if got := c.ReadWholeFeed("alice", 10); len(got) != 5 { // two posts of bob, and three of her own
+	if got := c.ReadWholeFeed("alice", 10); len(got) != 5 { // two posts of bob, and three of alice
 		t.Errorf("alice's feed has %d posts, want 5: %v", len(got), got)
 	}
 	c.Clock.Advance(25 * time.Hour)

@@ -33,11 +33,11 @@ func TestBadRestrictions(t *testing.T) {
 		want      wantedError
 	}{
 		"following who blocks one":        {"alice", mutFollow, "user:bob", wantedError{"NOT_FOUND", []string{`userId: there is no user "bob"`}}},
-		"following whom one blocks":       {"bob", mutFollow, "user:alice", wantedError{"FORBIDDEN", []string{"userId", "unblock them"}}},
+		"following a blocked user":        {"bob", mutFollow, "user:alice", wantedError{"FORBIDDEN", []string{"userId", "unblock them"}}},
 		"liking a post of who blocks one": {"alice", mutLike, c.bobsPost, wantedError{"NOT_FOUND", []string{"postId: there is no " + c.bobsPost}}},
 		"answering it":                    {"alice", mutAnswer, c.bobsPost, wantedError{"NOT_FOUND", []string{"parentId: there is no " + c.bobsPost}}},
 		"talking with who blocks one":     {"alice", mutDirect, "user:bob", wantedError{"NOT_FOUND", []string{`memberIds: there is no user "bob"`}}},
-		"talking with whom one blocks":    {"bob", mutDirect, "user:alice", wantedError{"NOT_FOUND", []string{`memberIds: there is no user "alice"`}}},
+		"talking with a blocked user":     {"bob", mutDirect, "user:alice", wantedError{"NOT_FOUND", []string{`memberIds: there is no user "alice"`}}},
 		"blocking oneself":                {"alice", mutBlock, "user:alice", wantedError{"INVALID", []string{"userId", "block yourself"}}},
 		"muting oneself":                  {"alice", mutMute, "user:alice", wantedError{"INVALID", []string{"userId", "mute yourself"}}},
 		"hiding from oneself":             {"alice", mutHide, "user:alice", wantedError{"INVALID", []string{"userId", "hide posts from yourself"}}},

@@ -41,7 +41,7 @@ func newSmallNode(t *testing.T, change func(*node.Config)) *smallNode {
 	t.Helper()
 	c := &smallNode{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true, ChangeConfig: change})}
 	c.Follow("alice", "bob")
-	c.bobsPost, c.bobsDeletedPost, c.alicesPost = c.Publish("bob", "stays"), c.Publish("bob", "goes"), c.Publish("alice", "hers")
+	c.bobsPost, c.bobsDeletedPost, c.alicesPost = c.Publish("bob", "stays"), c.Publish("bob", "goes"), c.Publish("alice", "own")
 	c.MustAsk("bob", `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": c.bobsDeletedPost}, nil)
 	c.MustAsk("carol", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": c.bobsPost}, nil)
 	c.SettleJobsAndCaches()

@@ -134,7 +134,7 @@ func readStoredData(t *testing.T, n *world.Node) (all []string) {
 }
 
 // Looking a user up changes nothing: it is not a visit, moves none of their positions, and writes nothing to SQL or Redis. This
-// holds for an active user, for a dormant user of whom Redis has nothing, and for a user whom Redis has lost.
+// holds for an active user, for a dormant user without data in Redis, and for a user that Redis has lost.
 func TestTheConsoleRecordsNoVisit(t *testing.T) {
 	n, o, user := startNodeWithMarkup(t)
 	look := func(when string) {

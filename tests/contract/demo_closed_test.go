@@ -134,7 +134,7 @@ func (p *demoPage) checkClosedPhoneInChinese() {
 	p.t.Helper()
 	p.click(".top nav button")
 	p.clickLeverButton("post")
-	p.waitUntilTrue("it is told in Chinese", `/^\d+，用时 \d+ 毫秒，有提醒$/.test(document.querySelector('.locked [role=status]').innerText)`)
+	p.waitUntilTrue("it is announced in Chinese", `/^\d+，用时 \d+ 毫秒，有提醒$/.test(document.querySelector('.locked [role=status]').innerText)`)
 	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('.locked').scrollIntoView({block: 'center'}), true)`)
 	p.wantNoPageFaults("closed, in Chinese")
 }

@@ -206,7 +206,7 @@ func TestTheDemoPageInProduction(t *testing.T) {
 		p.click(".door button")
 	}
 	give("dev:mia")
-	p.waitUntilTrue("the refusal is told", `document.querySelector('.door [role=alert]')?.innerText`)
+	p.waitUntilTrue("the refusal is shown", `document.querySelector('.door [role=alert]')?.innerText`)
 	sign := func(user string) string {
 		signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": user, "exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(secret))
 		if err != nil {

@@ -178,7 +178,7 @@ func (p *demoPage) checkLikesAreOneRow() {
 	p.t.Helper()
 	before := p.waitBadgeNumber("bell")
 	p.clickLeverButton("likes")
-	p.waitUntilTrue("the likes are told", `document.querySelector('.said').textContent.startsWith('500 likes in')`)
+	p.waitUntilTrue("the likes are reported", `document.querySelector('.said').textContent.startsWith('500 likes in')`)
 	p.waitBadgeShows("bell", fmt.Sprint(before+1))
 	p.waitLikesGrouped(500) // because a like that comes after the list was seen would count again
 	p.click("#right-bell-tab")
@@ -216,10 +216,10 @@ func (p *demoPage) checkChat() {
 	p.loseOneAnswer("sendMessage")
 	// The phone shows the error for five seconds only, so a MutationObserver in the page looks for it.
 	browsertest.Evaluate[bool](p.tab, p.t, `(new MutationObserver(() => {
-		if (document.querySelector('.left .trouble')?.innerText.includes('the answer is lost')) window.told = true;
+		if (document.querySelector('.left .trouble')?.innerText.includes('the answer is lost')) window.reported = true;
 	}).observe(document.querySelector('.left'), {subtree: true, childList: true, characterData: true}), true)`)
 	p.click(".left .say button")
-	p.waitUntilTrue("the visitor is told that there was no answer", `window.told`)
+	p.waitUntilTrue("the page reports that there was no answer", `window.reported`)
 	p.click(".left .say button")
 	p.waitUntilTrue("the repetition has an answer", `document.querySelector('.left .say input').value === ''`)
 	const own = `[...document.querySelectorAll('.left .bubble.own')].filter((bubble) => bubble.innerText.includes('I am in')).length`

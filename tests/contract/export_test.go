@@ -61,7 +61,7 @@ func readWholeExport(n *world.Node, user string, size int) (text string, types m
 	}
 }
 
-// startNodeWithFullExport starts a node on which alice, the first user, has a line of every kind in her export.
+// startNodeWithFullExport starts a node on which alice, the first user, has a line of every kind in their export.
 func startNodeWithFullExport(t *testing.T, database string) *world.Node {
 	t.Helper()
 	n := world.StartNode(t, world.NodeOptions{Database: database, Redis: redistest.Redis(t), ManualStepping: true})

@@ -52,8 +52,8 @@ func wantAccessible(t *testing.T, tab context.Context, what string) {
 	}
 }
 
-// A person's first tour in a browser: alice watches her badges in one tab and follows bob. When bob publishes in another tab, the
-// badge in the first tab changes by itself, whatever she does meanwhile. No request leaves the machine.
+// A person's first tour in a browser: alice watches their badges in one tab and follows bob. When bob publishes in another tab, the
+// badge in the first tab changes by itself, whatever they do meanwhile. No request leaves the machine.
 func TestFirstTourInGraphiQL(t *testing.T) {
 	t.Parallel()
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t)})

@@ -78,7 +78,7 @@ func TestTheHostCreatesUsers(t *testing.T) {
 }
 
 // For every argument, the ID of a user who blocks the viewer gets the answer for a missing user or the answer for any other
-// user. A viewer cannot create a conversation with a user who blocks them or whom they block.
+// user. A viewer cannot create a conversation with a user who blocks them or is blocked by them.
 func TestABlockIsIndistinguishable(t *testing.T) {
 	s := startHiddenItemsNode(t, sqltest.SQLite(t))
 	block := `mutation($v:ID!){block(input:{userId:$v}){user{id}}}`

@@ -41,7 +41,7 @@ func userKeysInList(t *testing.T, list any) (keys []string) {
 	return keys
 }
 
-// Dave likes a post of each user and follows them. Then he hides from hank, blocks blair, and unfollows sam. Hank sees the same as
+// Dave likes a post of each user and follows them. Then dave hides from hank, blocks blair, and unfollows sam. Hank sees the same as
 // before, and blair the same as sam: a hide shows nowhere, and a block looks like the unfollow that it includes. All lists name the
 // same users.
 func TestLikesAndFollowsTellNothingOfAHideOrBlock(t *testing.T) {
@@ -74,7 +74,7 @@ func TestLikesAndFollowsTellNothingOfAHideOrBlock(t *testing.T) {
 	if cmp.Equal(before["sam"], unfollowed) {
 		t.Error("the end of a follow shows nowhere")
 	}
-	// A like that is undone is removed from every list, also for users from whom the liker hides.
+	// A like that is undone is removed from every list, also for users that the liker hides from.
 	for _, as := range []string{"hank", "blair", "sam"} {
 		n.MustAsk("dave", `mutation($v:ID!){unlikePost(input:{postId:$v}){changed}}`, map[string]any{"v": post[as]}, nil)
 	}

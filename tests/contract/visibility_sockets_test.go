@@ -241,7 +241,7 @@ func (s *userRelationsNode) readEventsOfAllSubscriptions(t *testing.T, as string
 	return events
 }
 
-// wantEventsOfAliceAlone lets alice act, after the hidden actions, and checks that every event for each person is about her alone.
+// wantEventsOfAliceAlone lets alice act, after the hidden actions, and checks that every event for each person is about alice alone.
 func (s *userRelationsNode) wantEventsOfAliceAlone(t *testing.T, people ...string) {
 	t.Helper()
 	s.Publish("alice", "for all: @"+strings.Join(people, " @"))
@@ -302,7 +302,7 @@ type subscriptionEvent struct {
 	}
 }
 
-// isAboutAliceAlone reports whether an event is about alice alone: her post, her show or her message. first is the subscription's
+// isAboutAliceAlone reports whether an event is about alice alone: their post, show or message. first is the subscription's
 // first event.
 func (s *userRelationsNode) isAboutAliceAlone(t *testing.T, field, payload, first string) bool {
 	t.Helper()

@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// openAsTwoNodes opens one PostgreSQL database under two node names. bundleOfA is the testStore of a.
-func openAsTwoNodes(t *testing.T) (a, b *sql.DB, bundleOfA *testStore) {
+// openAsTwoNodes opens one PostgreSQL database under two node names. storeOfA is the testStore of a.
+func openAsTwoNodes(t *testing.T) (a, b *sql.DB, storeOfA *testStore) {
 	t.Helper()
 	url := sqltest.Postgres(t)
 	clock := newClock()

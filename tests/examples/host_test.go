@@ -237,7 +237,7 @@ func (b *tidingsAndHost) waitAgreement() {
 	world.EventuallySucceeds(b.t, maxProcessingWait, b.checkAgreement)
 }
 
-// peopleNotErased are the keys of the application's users whom the test does not erase.
+// peopleNotErased are the keys of the application's users that the test does not erase.
 var peopleNotErased = []string{"ada", "grace", "auth0|4711", "margaret"}
 
 // doRandomAct does one random act of one of peopleNotErased in the application, such as a new article, a like or a follow.

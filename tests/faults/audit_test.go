@@ -22,12 +22,12 @@ func TestAuditRepairsAndPushes(t *testing.T) {
 	w := world.OpenBadgeSubscription(t, n.URL, "reader")
 	w.WaitCounts(t, world.RedisLossRecoveryTimeout, 2, 0)
 	key := fmt.Sprintf("{u%d}:b", n.EnsureUserIDs("reader")[0])
-	for i, spoil := range []func(){
+	for i, damage := range []func(){
 		func() { server.Do("HSET", key, "fc", "77") },
 		func() { server.Do("HSET", key, "fc", "0", "T", "7ZZZZZZZZZZZZ") },
 		func() { server.Do("HSET", key, "NL", "9000;0;30000;5,0,0,0,0,0,0,0", "HL", "3;0000000000009") },
 	} {
-		spoil()
+		damage()
 		life := time.NewTicker(50 * time.Millisecond) // one post each tick; more load would take the processor from the audit
 		server.Do("HINCRBY", key, "n", "1")           // reconciliation then pushes the wrong number to the subscription
 		world.Eventually(t, 30*time.Second, "it is found", func() bool {

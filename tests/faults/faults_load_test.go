@@ -160,7 +160,7 @@ func (l *userLoad) deletePost(person string) {
 		map[string]any{"p": post.id}, nil), "deletePost")
 }
 
-// toggleFollow lets a person follow somebody, or unfollow whom they follow.
+// toggleFollow lets a person follow somebody, or unfollow somebody that they follow.
 func (l *userLoad) toggleFollow(person string) {
 	author := l.people[rand.IntN(len(l.people))]
 	if author == person {

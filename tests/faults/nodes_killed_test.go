@@ -132,9 +132,9 @@ func (c *chatNodes) start(name string) *world.Process {
 // for the end of the last request.
 func (c *chatNodes) sendMessages(stop func() bool) (done func()) {
 	var sending sync.WaitGroup
-	for lane := range 4 {
+	for sender := range 4 {
 		sending.Go(func() {
-			for i := lane; !stop(); i += 4 {
+			for i := sender; !stop(); i += 4 {
 				err := world.Ask(c.nodeA.URL, "sender", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"hello"}){message{id}}}`,
 					map[string]any{"c": c.conversationIDs[i%len(c.conversationIDs)]}, nil)
 				if err != nil {

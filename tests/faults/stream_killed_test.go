@@ -39,8 +39,8 @@ func TestNodesKilledWriteEveryChange(t *testing.T) {
 	url.Store(&dies.URL)
 	stop := make(chan struct{})
 	var acting sync.WaitGroup
-	for lane := range 3 {
-		random := rand.New(rand.NewPCG(7, uint64(lane)))
+	for actor := range 3 {
+		random := rand.New(rand.NewPCG(7, uint64(actor)))
 		acting.Go(func() {
 			for {
 				select {

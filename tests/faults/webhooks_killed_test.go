@@ -303,8 +303,8 @@ func (l *randomLikers) setNodes(nodes []*world.Process) {
 
 // startActing starts goroutines that send random likes of the users, and undo likes, until stop is called.
 func (l *randomLikers) startActing() {
-	for lane := range 2 {
-		random := rand.New(rand.NewPCG(9, uint64(lane)))
+	for actor := range 2 {
+		random := rand.New(rand.NewPCG(9, uint64(actor)))
 		l.actors.Go(func() {
 			pace := time.NewTicker(10 * time.Millisecond) // enough load for kills at many points of the work, without filling the machine
 			defer pace.Stop()

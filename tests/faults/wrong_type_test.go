@@ -56,8 +56,8 @@ func TestAKeyOfTheWrongTypeIsRepaired(t *testing.T) {
 		}
 	}
 	world.Eventually(t, world.RedisLossRecoveryTimeout, "the messages are counted", func() bool {
-		mine, his := n.Badges("reader"), n.Badges("other")
-		return mine.Total.Value == want+4 && his.Total.Value == want+4
+		mine, theirs := n.Badges("reader"), n.Badges("other")
+		return mine.Total.Value == want+4 && theirs.Total.Value == want+4
 	})
 	var queue struct {
 		Admin struct{ Jobs struct{ Dead int } }

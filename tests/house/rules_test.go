@@ -249,7 +249,7 @@ func (c *ruleChecker) checkImports(files *token.FileSet, name string, file *ast.
 		line, known = packageRanks[helperOf], true
 	}
 	if !known {
-		c.addFault(name, 1, "the package %s has no line in the table of arrows", dir)
+		c.addFault(name, 1, "the package %s is missing in packageRanks", dir)
 		return
 	}
 	for _, spec := range file.Imports {
@@ -305,7 +305,7 @@ func (c *ruleChecker) checkImportDirection(name string, at int, dir string, line
 	case targetHelper:
 		c.addFault(name, at, "%s (line %d) imports the helper of %s (line %d): not downwards", dir, line, targetOf, packageRanks[targetOf])
 	case !known:
-		c.addFault(name, at, "the package %q has no line in the table of arrows", target)
+		c.addFault(name, at, "the package %q is missing in packageRanks", target)
 	case targetLine <= line:
 		c.addFault(name, at, "%s (line %d) imports %s (line %d): not downwards", dir, line, target, targetLine)
 	}

@@ -28,7 +28,7 @@ type chatMessage struct {
 // siteMessage is a site message in the model.
 type siteMessage struct {
 	id         string
-	recipients map[string]bool // the people to whom it was sent
+	recipients map[string]bool // the people that it was sent to
 	readBy     map[string]bool // person -> whether they read it
 }
 

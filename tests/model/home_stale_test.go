@@ -61,7 +61,7 @@ func fillEverySourceForBob(t *testing.T, n *world.Node) (marks map[string]string
 	}
 	n.Follow("bob", "alice")
 	n.SettleJobsAndCaches()
-	n.Badges("bob") // bob's positions begin with his first read
+	n.Badges("bob") // bob's positions begin with their first read
 	n.MustAsk("alice", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:bob"]}){conversation{id}}}`, nil, &data)
 	n.MustAsk("alice", `mutation($at:Time!){scheduleShow(input:{title:"t",plannedAt:$at}){show{id}}}`,
 		map[string]any{"at": n.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)}, &data)

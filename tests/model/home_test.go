@@ -26,7 +26,7 @@ type homeFeedModel struct {
 	deleteRandomRedisKey func()                 // deletes one key from Redis; nil if that is not possible
 }
 
-// relation is a pair of users by their keys: who acts, such as a follower or muter, and whom the act concerns.
+// relation is a pair of users by their keys: the one who acts, such as a follower or muter, and the one that the act concerns.
 type relation struct{ who, whom string }
 
 // newHomeFeedModel makes a model with new people on a node. flush empties Redis, and lose deletes a random key of Redis; they are nil if
@@ -151,7 +151,7 @@ func (h *homeFeedModel) follow(t *rapid.T) {
 		want = "FORBIDDEN"
 	}
 	if got := h.Node.Ask(p.who, fmt.Sprintf(`mutation{follow(input:{userId:"user:%s"}){badges{version}}}`, p.whom), nil); got.ErrorCode() != want {
-		t.Fatalf("follow %v, one of whom blocks the other: code %q, want %s", p, got.ErrorCode(), want)
+		t.Fatalf("follow %v with a block between the two: code %q, want %s", p, got.ErrorCode(), want)
 	}
 }
 
@@ -183,7 +183,7 @@ func (h *homeFeedModel) runCleaner(t *rapid.T) {
 // some wait. Every follower must still see the post on the first page, and afterwards in the count.
 func (h *homeFeedModel) leaveFanOutUnfinished(t *rapid.T) {
 	h.runDueJobs(t)
-	audience := func(author string) (count int) {
+	countFollowers := func(author string) (count int) {
 		for _, person := range h.People {
 			if _, follows := h.PostCountAtVisibleFollow(person, author); follows {
 				count++
@@ -191,7 +191,7 @@ func (h *homeFeedModel) leaveFanOutUnfinished(t *rapid.T) {
 		}
 		return count
 	}
-	h.PublishAs(slices.MaxFunc(h.People, func(a, b string) int { return cmp.Compare(audience(a), audience(b)) }))
+	h.PublishAs(slices.MaxFunc(h.People, func(a, b string) int { return cmp.Compare(countFollowers(a), countFollowers(b)) }))
 	quick, bulk := h.Node.Workers[0], h.Node.Workers[1]
 	h.Node.RunWorkerOnce(quick)
 	for range rapid.IntRange(0, 2).Draw(t, "chunks") {

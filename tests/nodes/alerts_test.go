@@ -120,12 +120,12 @@ func TestItemsThatAreGoneDoNotAlert(t *testing.T) {
 func TestAUserWhoNeverVisitedGetsAlerts(t *testing.T) {
 	s := startChangeStreamNode(t)
 	_, heard, _ := readChangesPage(s.Node, 100, "")
-	var told struct {
+	var answer struct {
 		Ingest struct{ Results []struct{ ID string } }
 	}
 	s.MustAsk("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id}}}`,
-		map[string]any{"e": []any{map[string]any{"as": "user:ann", "do": map[string]any{"publishPost": map[string]any{"body": "a post"}}}}}, &told)
-	talk, post := s.createConversation(), told.Ingest.Results[0].ID
+		map[string]any{"e": []any{map[string]any{"as": "user:ann", "do": map[string]any{"publishPost": map[string]any{"body": "a post"}}}}}, &answer)
+	talk, post := s.createConversation(), answer.Ingest.Results[0].ID
 	s.MustAsk("boss:admin", `mutation{defineCategory(input:{name:"orders"}){changed}}`, nil, nil)
 	for i, c := range []struct{ as, operation, source string }{
 		{"bob", `mutation{sendMessage(input:{conversationId:"` + talk + `",body:"hello"}){message{id}}}`, "CONVERSATIONS "},

@@ -63,7 +63,7 @@ func importWithWriteHook(n *world.Node, what string, happens func()) error {
 }
 
 // An erasure leaves nothing of the leaver, even if the leaver's data is imported at the same time. Until the erasure is done, an
-// import stops at a line that names the leaver. Lines that are imported later belong to a new user, whom another erasure removes.
+// import stops at a line that names the leaver. Lines that are imported later belong to a new user, which another erasure removes.
 func TestErasureBesideAnImportLeavesNothing(t *testing.T) {
 	for engine, url := range map[string]func(*testing.T) string{
 		"sqlite": func(t *testing.T) string { return sqltest.SQLite(t) }, "postgres": func(t *testing.T) string { return sqltest.Postgres(t) },

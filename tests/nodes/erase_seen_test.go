@@ -8,7 +8,7 @@ import (
 	"tidings/tests/world"
 )
 
-// A feed cannot be marked as seen up to a post of an erased author. A reader from whom the author hid gets the same answer before and
+// A feed cannot be marked as seen up to a post of an erased author. A reader that the author hid from gets the same answer before and
 // after the erasure. A page of the feed can still begin after that post.
 func TestErasureLeavesNoMarkInFeeds(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {

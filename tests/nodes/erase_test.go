@@ -20,7 +20,7 @@ const (
 	leaverID         = 31234567      // the user ID of the user who is erased, a number that is easy to find in rows
 )
 
-// randomActors are users of a node who send random mutations of most kinds. The last of them is the leaver, the user whom the tests
+// randomActors are users of a node who send random mutations of most kinds. The last of them is the leaver, the user that the tests
 // erase.
 type randomActors struct {
 	node                                          *world.Node

@@ -48,7 +48,7 @@ func TestOperatorsSetTheFanOutModeOfAuthors(t *testing.T) {
 		becomes("the pin holds", mode)
 	}
 	n.MustAsk("root:admin", pinModeMutation, map[string]any{"u": "user:author", "m": nil}, nil)
-	becomes("the mode goes by the audience again", "BIG")
+	becomes("the mode follows the number of followers again", "BIG")
 	n.Publish("author", "a post")
 	world.Eventually(t, time.Minute, "the posts are delivered and counted", func() bool { return n.Metric("tidings_fanout_delivered_total") >= 3 })
 	world.Eventually(t, time.Minute, "nothing is on its way", func() bool {

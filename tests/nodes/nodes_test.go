@@ -19,7 +19,7 @@ import (
 func checkChangesReachBothNodes(t *testing.T, here, there *world.Node) {
 	t.Helper()
 	reader, author := here.Config.Node+"-reader", there.Config.Node+"-author"
-	device, his := world.OpenBadgeSubscription(t, there.URL, reader), world.OpenBadgeSubscription(t, here.URL, author)
+	device, authorDevice := world.OpenBadgeSubscription(t, there.URL, reader), world.OpenBadgeSubscription(t, here.URL, author)
 	second := world.OpenBadgeSubscription(t, here.URL, reader)
 	shows := func(what string, feed int) {
 		t.Helper()
@@ -37,7 +37,7 @@ func checkChangesReachBothNodes(t *testing.T, here, there *world.Node) {
 	last := here.Publish(author, "three")
 	shows("another", 2)
 	here.MustAsk(reader, `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": last}, nil)
-	his.WaitCounts(t, world.DeviceUpdateTimeout, 0, 1)
+	authorDevice.WaitCounts(t, world.DeviceUpdateTimeout, 0, 1)
 	here.MarkFeedSeen(reader, last)
 	shows("a mark on another device", 0)
 	here.Publish(author, "four")
@@ -77,7 +77,7 @@ func TestReconciliationFindsChangesOfLostHints(t *testing.T) {
 		device.WaitCounts(t, world.DeviceUpdateTimeout, i+1, 0)
 	}
 	if repairs := p.A.Hub.Stats().UsersRepaired + p.B.Hub.Stats().UsersRepaired; repairs == 0 {
-		t.Error("the sweep has repaired nothing: the hints arrived after all")
+		t.Error("reconciliation has repaired nothing: the hints arrived after all")
 	}
 	server.Do("ACL", "SETUSER", "default", "+publish")
 	p.A.Publish("author", "told again")

@@ -84,7 +84,7 @@ func (l *alertReceiver) newGroup(muted bool) (id string) {
 	return id
 }
 
-// sendMessage sends a message of bob into the conversation with the ID in. mentions are the IDs of the users whom it mentions.
+// sendMessage sends a message of bob into the conversation with the ID in. mentions are the IDs of the users that it mentions.
 func (l *alertReceiver) sendMessage(in string, mentions ...string) {
 	l.t.Helper()
 	l.MustAsk("bob", `mutation($c:ID!,$m:[ID!]){sendMessage(input:{conversationId:$c,body:"hello",mentionIds:$m}){message{id}}}`, map[string]any{"c": in, "m": mentions}, nil)

@@ -197,7 +197,7 @@ type Health struct {
 	OutboxRows         int `json:"waiting"`       // rows of the outbox: what Tidings has not answered yet
 	OldestRowSeconds   int `json:"oldestSeconds"` // the age of the oldest of these rows
 	RefusedEvents      int `json:"refused"`       // events that Tidings refused for good
-	UnfinishedErasures int `json:"erasing"`       // users of whom something may be left in Tidings
+	UnfinishedErasures int `json:"erasing"`       // users who may still have data in Tidings
 }
 
 // health reads the Health of the application. If a row waits for long, Tidings is down or refuses this application.

@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS likes (
 CREATE TABLE IF NOT EXISTS outbox (
   id     INTEGER PRIMARY KEY AUTOINCREMENT,
   actor  TEXT NOT NULL, -- the user who acts
-  other  TEXT NOT NULL, -- the user whom the act names; '' if there is none
+  other  TEXT NOT NULL, -- the user that the act names; '' if there is none
   action TEXT NOT NULL, -- JSON, as IngestAction has it; '' asks to erase the actor
   at     TEXT NOT NULL
 );

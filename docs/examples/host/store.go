@@ -90,7 +90,7 @@ func list[T any](ctx context.Context, s *Store, scan func(row *sql.Rows, into *T
 type Action map[string]map[string]any
 
 // queueEvent puts an event into the outbox, in the transaction of its fact. at is the time of the fact: Tidings orders events by
-// their times, however late they arrive. other is the key of another user whom the event names; "" for none.
+// their times, however late they arrive. other is the key of another user that the event names; "" for none.
 func queueEvent(ctx context.Context, tx *sql.Tx, actor, other string, action Action, at time.Time) error {
 	text, err := json.Marshal(action)
 	if err != nil {

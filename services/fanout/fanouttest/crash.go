@@ -14,7 +14,7 @@ import (
 	"tidings/services/redis"
 )
 
-// RegisterFaultyRebuild registers a part of rebuilds that panics for the users whom the last call of panicFor names.
+// RegisterFaultyRebuild registers a part of rebuilds that panics for the users that the last call of panicFor names.
 func (w *World) RegisterFaultyRebuild() (panicFor func(users ...services.UserID)) {
 	var broken atomic.Pointer[[]services.UserID]
 	broken.Store(new([]services.UserID))

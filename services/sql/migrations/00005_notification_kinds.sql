@@ -17,7 +17,7 @@ CREATE TABLE mentions (
     PRIMARY KEY (post, mentioned)
 ) WITH (fillfactor = 100);
 
--- One row for each recipient, whose lock orders everything that happens to his notifications.
+-- One row for each recipient, whose lock orders everything that happens to their notifications.
 CREATE TABLE notification_heads (
     recipient BIGINT NOT NULL,
     head      BIGINT NOT NULL, -- the greatest place given, of all categories
@@ -34,7 +34,7 @@ SELECT recipient, max(head), 0, 0, 0 FROM notification_state GROUP BY recipient;
 CREATE TABLE notification_causes_of_objects (
     recipient BIGINT  NOT NULL,
     category  TEXT    NOT NULL,
-    subject   BIGINT  NOT NULL, -- what it is about; 0: the recipient himself
+    subject   BIGINT  NOT NULL, -- what it is about; 0: the recipient
     actor     BIGINT  NOT NULL,
     object    BIGINT  NOT NULL, -- the comment; 0 in every other category
     place     BIGINT  NOT NULL, -- the order of arrival at this recipient

@@ -34,7 +34,7 @@ CREATE TABLE dot_raises (
     PRIMARY KEY (dot, segment)
 ) WITH (fillfactor = 70);
 
--- Where a user stands in both; without a row he was never here, or not for long.
+-- Where a user stands in both; without a row they were never here, or not for long.
 CREATE TABLE user_notices (
     user_number BIGINT NOT NULL PRIMARY KEY,
     ver         BIGINT NOT NULL, -- rises with every change of the row, also over its deletion
@@ -49,7 +49,7 @@ CREATE TABLE user_dots (
     PRIMARY KEY (user_number, dot)
 ) WITH (fillfactor = 70);
 
--- What the host application says of a user, whether he was ever here or not.
+-- What the host application says of a user, whether they were ever here or not.
 CREATE TABLE user_segments (
     user_number BIGINT NOT NULL PRIMARY KEY,
     ver         BIGINT NOT NULL, -- rises with every change

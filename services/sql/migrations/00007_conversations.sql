@@ -19,7 +19,7 @@ CREATE TABLE conversations (
 );
 
 -- unread = head - base + k. base, k, mentions and the rest of a row are absolute: mv tells which is newer. Who left
--- keeps his row, so that what is late about him is known for late.
+-- keeps their row, so that late changes are recognized as late.
 CREATE TABLE conversation_members (
     conversation BIGINT  NOT NULL,
     user_number  BIGINT  NOT NULL,
@@ -27,11 +27,11 @@ CREATE TABLE conversation_members (
     k            BIGINT  NOT NULL, -- minus the own and recalled messages above base
     mv           BIGINT  NOT NULL, -- raised with every change of the row
     gen          BIGINT  NOT NULL, -- raised with every "mark unread": a mark that names an older one is late
-    mentions     BIGINT  NOT NULL, -- messages above base that mention him
+    mentions     BIGINT  NOT NULL, -- messages above base that mention the member
     muted        BOOLEAN NOT NULL,
     inside       BOOLEAN NOT NULL, -- some device has a lease
     joined_at    BIGINT  NOT NULL,
-    left_at      BIGINT  NOT NULL, -- 0: he is a member
+    left_at      BIGINT  NOT NULL, -- 0: still a member
     PRIMARY KEY (conversation, user_number)
 ) WITH (fillfactor = 70);
 
@@ -51,7 +51,7 @@ CREATE TABLE conversation_messages (
 CREATE INDEX conversation_messages_own ON conversation_messages (conversation, author, number);
 CREATE INDEX conversation_messages_recalled ON conversation_messages (conversation, number) WHERE recalled_at > 0;
 
--- One row for each member whom a standing message mentions.
+-- One row for each member that a standing message mentions.
 CREATE TABLE conversation_mentions (
     conversation BIGINT NOT NULL,
     user_number  BIGINT NOT NULL,

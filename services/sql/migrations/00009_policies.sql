@@ -1,6 +1,6 @@
 -- +goose Up
 
--- How a user wants his badges shown, on every device. Whoever has no row has the standard.
+-- How a user wants their badges shown, on every device. Whoever has no row has the standard.
 CREATE TABLE display_policies (
     user_number  BIGINT NOT NULL PRIMARY KEY,
     ver          BIGINT NOT NULL, -- raised with every change

@@ -1,7 +1,7 @@
 -- +goose Up
 
--- A follow of which the feed shows nothing stays: the follower mutes the followee, or the followee hides his posts from
--- him. Every feed and every fan-out reads shown alone; the transactions that change its reasons keep it.
+-- A follow of which the feed shows nothing stays: the follower mutes the followee, or the followee hides their posts
+-- from the follower. Every feed and every fan-out reads shown alone; the transactions that change its reasons keep it.
 CREATE TABLE follows_shown (
     follower BIGINT  NOT NULL,
     followee BIGINT  NOT NULL,
@@ -18,7 +18,7 @@ ALTER TABLE follows_shown RENAME TO follows;
 
 CREATE UNIQUE INDEX follows_by_followee ON follows (followee, follower) INCLUDE (since, shown);
 
--- What a user has put between himself and another, each with an id of its time by which it is listed.
+-- What a user has put between them and another, each with an id of its time by which it is listed.
 CREATE TABLE mutes (
     muter BIGINT NOT NULL,
     muted BIGINT NOT NULL,
@@ -38,7 +38,7 @@ CREATE TABLE blocks (
 
 CREATE UNIQUE INDEX blocks_listed ON blocks (blocker, made);
 
--- From whom an author hides his posts, whether he follows or not.
+-- The users that an author hides posts from, followers or not.
 CREATE TABLE hides (
     author   BIGINT NOT NULL,
     follower BIGINT NOT NULL,

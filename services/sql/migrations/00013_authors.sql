@@ -14,10 +14,10 @@ CREATE TABLE authors (
     author     BIGINT  NOT NULL,
     followers  BIGINT  NOT NULL, -- as counted last, no further than the threshold of the huge
     counted_at BIGINT  NOT NULL, -- when that was
-    mode       BIGINT  NOT NULL, -- how his posts are carried: 0 small, 1 big, 2 huge
+    mode       BIGINT  NOT NULL, -- how their posts are carried: 0 small, 1 big, 2 huge
     pinned     BIGINT,           -- the mode that an admin chose; null: it goes by the followers
-    pull       BOOLEAN NOT NULL, -- he was to be huge once: his followers' documents name him from then on
-    unnamed    BIGINT  NOT NULL, -- chunks of followers whose documents do not name him yet
+    pull       BOOLEAN NOT NULL, -- they were to be huge once: their followers' documents name them from then on
+    unnamed    BIGINT  NOT NULL, -- chunks of followers whose documents do not name them yet
     ver        BIGINT  NOT NULL, -- rises with every change
     PRIMARY KEY (author)
 ) WITH (fillfactor = 70);

@@ -41,12 +41,12 @@ CREATE TABLE show_history (
 
 CREATE INDEX show_history_by_age ON show_history (until_at);
 
--- Who ever had a show. Documents of followers name him; until all do, no board has his shows.
+-- Users who ever had a show. Documents of followers name them; until all do, no board has their shows.
 CREATE TABLE hosts (
     host    BIGINT  NOT NULL PRIMARY KEY,
     named   BOOLEAN NOT NULL, -- all documents do
-    unnamed BIGINT  NOT NULL, -- chunks of followers whose documents do not name him yet
-    stamp   BIGINT  NOT NULL  -- the last change of which of his shows are live (us), strictly rising over all hosts
+    unnamed BIGINT  NOT NULL, -- chunks of followers whose documents do not name them yet
+    stamp   BIGINT  NOT NULL  -- the last change of which of their shows are live (us), strictly rising over all hosts
 ) WITH (fillfactor = 70);
 
 CREATE INDEX hosts_by_stamp ON hosts (stamp);
@@ -60,7 +60,7 @@ CREATE TABLE reminders (
 
 CREATE INDEX reminders_of_user ON reminders (user_number, show);
 
--- Follows of hosts that ended lately: what a viewer saw last may be of one of them, and his board goes on from there.
+-- Follows of hosts that ended lately: what a viewer saw last may be of one of them, and their board goes on from there.
 CREATE TABLE past_follows (
     follower BIGINT NOT NULL,
     followee BIGINT NOT NULL,

@@ -1,7 +1,7 @@
 -- +goose Up
 
 -- Users who leave. While user_number is not 0 the user is being removed: the row of users is gone, and the key is refused. Afterwards
--- the row says how much was removed, and nothing of whom.
+-- the row says how much was removed, and nothing of the user.
 CREATE TABLE erasures (
     id          TEXT   NOT NULL PRIMARY KEY, -- random
     user_number BIGINT NOT NULL, -- 0: it is done

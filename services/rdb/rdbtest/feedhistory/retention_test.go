@@ -17,7 +17,7 @@ import (
 type longFeed struct {
 	*World
 	reader             services.UserID
-	authors            []services.UserID // whom the reader may follow
+	authors            []services.UserID // the reader may follow them
 	ownPostsPerTen     int               // how many of ten posts are the reader's own, which do not count
 	oneAuthorDominates bool              // one author writes nearly all posts
 }
