@@ -106,22 +106,3 @@ func (s *Service) registers(ctx context.Context, user services.UserID) (register
 	}
 	return registers, nil
 }
-
-// auditRegisters is a second implementation of registers, so that the audit can find errors in the first. Both use ReadUser, so
-// the audit cannot find an error in ReadUser.
-func (s *Service) auditRegisters(ctx context.Context, user services.UserID) (facts []rdb.Register, err error) {
-	state, err := ReadUser(ctx, s.db.Runner, user)
-	if err != nil {
-		return nil, err
-	}
-	if state.Version > 0 {
-		facts = append(facts, rdb.AnnouncementRegister(state.AnnouncementState))
-	}
-	if state.Segments.Version > 0 {
-		facts = append(facts, rdb.SegmentRegister(state.Segments))
-	}
-	for dot, seen := range state.DismissedUpToByDot {
-		facts = append(facts, rdb.DotRegister(dot, seen))
-	}
-	return facts, nil
-}

@@ -21,6 +21,8 @@ func TestAuditComparesEveryVersionedField(t *testing.T) {
 		"site messages":          rdb.MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 1 << 51, Unread: 9}),
 		"display policy":         rdb.PolicyRegister(services.DisplayPolicy{Version: 1 << 51, QuietToMinute: 9}),
 		"announcements and dots": rdb.AnnouncementRegister(services.AnnouncementState{Version: 1 << 51, Position: 9}),
+		"segments":               rdb.SegmentRegister(services.SegmentState{Version: 1 << 51, Bits: 9}),
+		"a dot":                  rdb.DotRegister("shop", 1<<51),
 		"modes of categories":    rdb.ModesRegister(services.CategoryModes{Version: 1 << 51, ByCategory: map[services.Category]services.CategoryMode{"LIKE": services.CategoryOff}}),
 		"live board":             rdb.LiveSeenRegister(1 << 51),
 		"views":                  rdb.ViewsRegister(services.ViewsState{Version: 1 << 51, Unread: 9}),

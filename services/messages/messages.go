@@ -71,20 +71,6 @@ func (s *Service) register(state unreadState) rdb.Register {
 	return rdb.MessagesRegister(state.documentState())
 }
 
-// audit makes a user's versioned fields from the facts, for the audit. It does not call registers, so that the audit finds errors in how
-// registers chooses fields. Both use readUserStates, so an error there is not found.
-func (s *Service) audit(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
-	states, err := readUserStates(ctx, s.db, user)
-	for _, state := range states {
-		register := rdb.MessagesRegister
-		if s.expiry.Expires(services.SourceSiteMessages) {
-			register = rdb.MessageDaysRegister
-		}
-		registers = append(registers, register(services.MessageTypeState{Type: state.Type, Version: state.Version, Unread: state.Unread, UnreadByDay: state.Days}))
-	}
-	return registers, err
-}
-
 // project writes counts into their users' documents. A document that has a newer version keeps it. A user without a document gets
 // none.
 func (s *Service) project(ctx context.Context, states []unreadState) error {

@@ -80,8 +80,8 @@ func New(cfg Config) *Service {
 	}
 	cfg.Jobs.Register(s.jobKinds()...)
 	// Rebuilds use the first function of each pair, and the audit uses the second.
-	cfg.Projector.AddRegisters("notifications", s.countRegisters, s.countRegistersForAudit)
-	cfg.Projector.AddRegisters("modes of categories", s.modeRegisters, s.modeRegistersForAudit)
+	cfg.Projector.AddRegisters("notifications", s.countRegisters, s.auditCounts)
+	cfg.Projector.AddRegisters("modes of categories", s.modeRegisters, s.auditModes)
 	return s
 }
 
@@ -97,27 +97,6 @@ func (s *Service) countRegisters(ctx context.Context, user services.UserID) (reg
 		if counts, shown := state.documentCounts(hosts); shown {
 			registers = append(registers, rdb.CategoryRegisters(counts)...)
 		}
-	}
-	return registers, err
-}
-
-// countRegistersForAudit computes a user's counts according to the facts, as fields of the document, for the audit to compare. It does
-// without categoryState.documentCounts, which countRegisters uses, so that the audit finds errors in its choice of fields. Both use
-// statesOfUser, so the audit does not find errors there.
-func (s *Service) countRegistersForAudit(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
-	states, err := statesOfUser(ctx, s.db, user)
-	if err != nil {
-		return nil, err
-	}
-	hosts, err := s.Memory.definitionsFor(ctx, categoriesOf(states))
-	for _, state := range states {
-		host, defined := hosts.Find(state.Category)
-		if state.Category.HasHostCategoryForm() && (!defined || state.NewestShown == 0) {
-			continue
-		}
-		registers = append(registers, rdb.CategoryRegisters(services.CategoryCounts{
-			Category: state.Category, HostCategoryID: host.ID, Version: state.Version, Newest: state.NewestShown, OlderUnseen: state.OlderUnseen, NewestDay: state.NewestDay, CountByDay: state.UnseenByDay,
-		})...)
 	}
 	return registers, err
 }

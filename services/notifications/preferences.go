@@ -2,7 +2,6 @@ package notifications
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -118,34 +117,6 @@ func (s *Service) modeRegisters(ctx context.Context, user services.UserID) ([]rd
 		return nil, err
 	}
 	return []rdb.Register{rdb.ModesRegister(found.modes())}, nil
-}
-
-// modeRegistersForAudit computes the field of the document with a user's modes of categories, for the audit to compare. modeRegisters
-// computes the same field. Each has its own parser of the column, so that the audit finds errors in the other parser: it must not share
-// code with readPreferences.
-func (s *Service) modeRegistersForAudit(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
-	var version int64
-	var text string
-	st, of := selectPreferences.ForUsers([]services.UserID{user})
-	if some, err := s.db.One(ctx, st, []any{of}, &user, &version, &text); err != nil || !some || version == 0 {
-		return nil, err
-	}
-	var list map[services.Category]map[string]any
-	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, err
-	}
-	modes := services.CategoryModes{Version: uint64(version), ByCategory: map[services.Category]services.CategoryMode{}}
-	for category, preference := range list {
-		switch preference["mode"] {
-		case "DOT":
-			modes.ByCategory[category] = services.CategoryDot
-		case "COUNT":
-			modes.ByCategory[category] = services.CategoryCounted
-		case "OFF":
-			modes.ByCategory[category] = services.CategoryOff
-		}
-	}
-	return []rdb.Register{rdb.ModesRegister(modes)}, nil
 }
 
 // Alerting returns a function that reports whether an item alerts, by its category (part) and its time. If the preferences cannot be

@@ -8,6 +8,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/rdb"
+	"tidings/services/sql"
 )
 
 // registersFromFacts returns the versioned fields that a user's document should have, in the order of their names. The audit reads
@@ -24,12 +25,24 @@ func (p *Projector) registersFromFacts(ctx context.Context, user services.UserID
 	return facts, nil
 }
 
-// auditPolicy reads the display policy for the audit, by the statement by which rebuilds read it: there is nothing to compute that
-// could be wrong.
+// auditedPolicy is not readPolicies: the audit would then agree with a wrong reader of rebuilds.
+var auditedPolicy = sql.NewStatement("audit a display policy", `
+SELECT p.offset_east, p.quiet_to, p.quiet_from, p.as_dot, p.out_of_total, p.ver FROM display_policies p WHERE p.user_number = $1`)
+
+// auditPolicy reads the display policy for the audit. It shares neither the statement nor the assembling with policyRegisters.
 func (p *Projector) auditPolicy(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
-	policy, err := Policy(ctx, p.store, user)
-	if err != nil || policy.Version == 0 {
+	var offset, quietTo, quietFrom int
+	var dots, inverted, version int64
+	found, err := p.store.One(ctx, auditedPolicy, []any{user}, &offset, &quietTo, &quietFrom, &dots, &inverted, &version)
+	if err != nil || !found || version == 0 {
 		return nil, err
+	}
+	policy := services.DisplayPolicy{
+		Version: uint64(version), InTotalInverted: map[services.Source]bool{}, AsDot: map[services.Source]bool{},
+		QuietFromMinute: quietFrom, QuietToMinute: quietTo, UTCOffsetMinutes: offset,
+	}
+	for i, source := range services.Sources {
+		policy.InTotalInverted[source], policy.AsDot[source] = inverted>>i&1 == 1, dots>>i&1 == 1
 	}
 	return []rdb.Register{rdb.PolicyRegister(policy)}, nil
 }
