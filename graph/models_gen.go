@@ -2166,7 +2166,7 @@ type SourceCount struct {
 type SourcePolicy struct {
 	// The source.
 	Source services.Source `json:"source"`
-	// Whether the count is part of the total. By default, all are except VIEWS.
+	// Whether the count is part of the total. By default it is, unless BadgeSource says otherwise.
 	InTotal bool `json:"inTotal"`
 	// A number or a dot.
 	Style BadgeStyle `json:"style"`

@@ -14,6 +14,7 @@ import (
 	"tidings/services"
 	"tidings/services/announcements"
 	"tidings/services/badge"
+	"tidings/services/badge/source/sourcetest"
 	"tidings/services/chat"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
@@ -44,7 +45,7 @@ func newAnnouncementsNode(w *fanouttest.World) announcementsNode {
 	lists := views.New(views.Config{DB: w.Store, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: w.Log})
 	return announcementsNode{World: w, announcements: announced, badge: badge.New(badge.Config{
 		Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Caches.Pulled, Clock: w.Clock, Log: w.Log, SQLTimeout: time.Minute,
-		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), boards.Source(), notificationstest.New(w).Source(), lists.Source()},
+		Sources: sourcetest.Complete[badge.Source](announced.Source(), letters.Source(), conversations.Source(), boards.Source(), notificationstest.New(w).Source(), lists.Source()),
 	})}
 }
 

@@ -22,6 +22,7 @@ import (
 	"tidings/services/acts"
 	"tidings/services/announcements"
 	"tidings/services/badge"
+	"tidings/services/badge/source/sourcetest"
 	"tidings/services/chat"
 	"tidings/services/devices"
 	"tidings/services/fanout/fanouttest"
@@ -68,7 +69,7 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *te
 		Sources: dataloader.Sources{Posts: w.Caches.Reader, Shows: boards.Memory},
 		Social:  social.New(social.Config{Store: w.Store, People: w.Caches.People, Fanout: w.Fanout, IDs: w.IDs, Notifications: notified, MaxFollowees: maxFollowees, OnBlock: conversations.CloseDirect}),
 		Feed:    feed.New(feed.Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
-		Badge:   badge.New(badge.Config{SQLTimeout: time.Minute, Sources: []badge.Source{letters.Source(), announced.Source(), conversations.Source(), boards.Source(), notified.Source(), lists.Source()}, Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Caches.Pulled, Clock: w.Clock, Log: w.Log}),
+		Badge:   badge.New(badge.Config{SQLTimeout: time.Minute, Sources: sourcetest.Complete[badge.Source](letters.Source(), announced.Source(), conversations.Source(), boards.Source(), notified.Source(), lists.Source()), Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Caches.Pulled, Clock: w.Clock, Log: w.Log}),
 		Chat:    conversations, Announcements: announced,
 		Messages:      letters,
 		Views:         lists,

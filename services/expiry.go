@@ -20,10 +20,8 @@ const (
 	MaxExpiryDays = 7
 )
 
-// expirableSources are the sources that a SourceExpiry can name.
-var expirableSources = slices.DeleteFunc(slices.Clone(Sources), func(source Source) bool {
-	return source == SourceNotifications || source == SourceViews
-})
+// ExpirableSources are the sources that a SourceExpiry can name.
+var ExpirableSources = slices.DeleteFunc(slices.Clone(Sources), func(source Source) bool { return !source.CanExpire() })
 
 // ParseSourceExpiry parses SOURCE=DAYS items, or returns the reason why they are invalid.
 func ParseSourceExpiry(items []string) (expiry SourceExpiry, reason string) {
@@ -38,7 +36,10 @@ func ParseSourceExpiry(items []string) (expiry SourceExpiry, reason string) {
 			return nil, "VIEWS do not expire: the application removes old items with removeViewItem"
 		}
 		if !slices.Contains(Sources, source) {
-			return nil, fmt.Sprintf("%s is not a source: expected one of %v, then = and the days", Quote(item), expirableSources)
+			return nil, fmt.Sprintf("%s is not a source: expected one of %v, then = and the days", Quote(item), ExpirableSources)
+		}
+		if !source.CanExpire() {
+			return nil, fmt.Sprintf("%s does not expire", source)
 		}
 		days, reason := ParseExpiryDays(item, text)
 		if reason != "" {

@@ -35,9 +35,27 @@ func PartName(source Source, part string) string {
 	return string(source) + ":" + part
 }
 
-// InTotalByDefault reports whether a source is in the total by default, for users who have not chosen. SourceViews is not: it was
-// added later, and an upgrade must not raise the number on anyone's icon.
-func (s Source) InTotalByDefault() bool { return s != SourceViews }
+// InTotalByDefault reports whether a source is in the total by default, for users who have not chosen. Only the first sources are: an
+// upgrade that brings a source must not raise the number on anyone's icon.
+func (s Source) InTotalByDefault() bool {
+	switch s {
+	case SourceHomeFeed, SourceNotifications, SourceSiteMessages, SourceAnnouncements, SourceConversations, SourceLiveBoard:
+		return true
+	default:
+		return false
+	}
+}
+
+// CanExpire reports whether a SourceExpiry can name a source: its items then leave the count by age. Notifications have an expiry of
+// their own, by category.
+func (s Source) CanExpire() bool {
+	switch s {
+	case SourceHomeFeed, SourceSiteMessages, SourceAnnouncements, SourceConversations, SourceLiveBoard:
+		return true
+	default:
+		return false
+	}
+}
 
 // CountField is a field of the badges with the only count of a source.
 type CountField struct {
@@ -192,8 +210,8 @@ type CountedOnReadPosition struct {
 	ReadUpTo     int64
 }
 
-// DisplayPolicy is how a user wants their badges shown, on every device. The zero value is the default: every source except the
-// views is in the total (see Source.InTotalByDefault), and each is shown as a number, at every hour.
+// DisplayPolicy is how a user wants their badges shown, on every device. The zero value is the default: the sources of
+// Source.InTotalByDefault are in the total, and each is shown as a number, at every hour.
 type DisplayPolicy struct {
 	Version          uint64          // rises with every change; 0 is before the first
 	InTotalInverted  map[Source]bool // sources that are in the total although by default they are not, or the other way round

@@ -12,6 +12,7 @@ import (
 	"tidings/services"
 	"tidings/services/announcements"
 	"tidings/services/badge/source"
+	"tidings/services/badge/source/sourcetest"
 	"tidings/services/chat"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
@@ -74,7 +75,8 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits live.Show
 func (n node) config() Config {
 	return Config{
 		Store: n.Store, Redis: n.Redis, Jobs: n.World.Fanout.Engine, Projector: n.World.Projector, Pulled: n.Caches.Pulled,
-		Clock: n.Clock, Log: n.Log, SQLTimeout: time.Minute, Sources: []Source{n.messages.Source(), n.announcements.Source(), n.chat.Source(), n.live.Source(), n.notifications.Source(), n.views.Source()},
+		Clock: n.Clock, Log: n.Log, SQLTimeout: time.Minute,
+		Sources: sourcetest.Complete[Source](n.messages.Source(), n.announcements.Source(), n.chat.Source(), n.live.Source(), n.notifications.Source(), n.views.Source()),
 	}
 }
 
@@ -222,5 +224,5 @@ var testSources = (&Service{}).newSources(sourcesOfFeatures()...)
 
 // sourcesOfFeatures are the sources that have a package of their own.
 func sourcesOfFeatures() []Source {
-	return []Source{messages.NewSource(nil, []string{services.DefaultMessageType}, nil), (&announcements.Service{}).Source(), chat.Source{}, live.Source{}, notifications.Source{}, views.Source{}}
+	return sourcetest.Complete[Source](messages.NewSource(nil, []string{services.DefaultMessageType}, nil), (&announcements.Service{}).Source(), chat.Source{}, live.Source{}, notifications.Source{}, views.Source{})
 }

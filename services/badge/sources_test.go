@@ -37,7 +37,7 @@ func TestRegistrationRefusesASourceThatIsTakenOrMissing(t *testing.T) {
 		{all(), ""},
 		{append(all(), all()[1]), `"notifications" is registered twice`},
 		{append(all(), renamedSource{all()[1], "more notifications"}), `"more notifications" is registered twice`},
-		{append(all(), renamedSource{all()[6], "display policy"}), `"display policy" is registered twice`},
+		{append(all(), renamedSource{all()[1], "display policy"}), `"display policy" is registered twice`},
 		{all()[1:], "no source is registered for HOME_FEED"},
 		{append(all(), stateSharingSource{}), "more than one source shares state"},
 	} {

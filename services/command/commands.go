@@ -81,7 +81,7 @@ var importable = []string{"follows", "messages", "posts", "shows"}
 // newParser makes a parser that puts what it reads into g. r collects unreadable values; a parser that only describes the flags needs
 // none (nil). newParser parses nothing: g may hold values already, which settingsOf then reads from the model.
 func newParser(g *commandLineGrammar, r valueDecoder, more ...kong.Option) *kong.Kong {
-	options := append(more, kong.Name("tidings"), kong.Description(about), kong.Help(printHelp), kong.ValueFormatter(flagHelp),
+	options := append(more, tagVariables, kong.Name("tidings"), kong.Description(about), kong.Help(printHelp), kong.ValueFormatter(flagHelp),
 		kong.ConfigureHelp(kong.HelpOptions{FlagsLast: true, WrapUpperBound: 120}))
 	// Our valueDecoder takes the place of kong's own mappers, which would stop at the first fault.
 	for _, readable := range decodableTypes {

@@ -197,8 +197,13 @@ func flagOf(flags map[string]*kong.Flag, word string) (flag *kong.Flag, apart bo
 
 // valuesOf lists the known values of a flag or argument; form is the placeholder of the help, which says whether the value is a
 // file or a folder. checkSetting checks the values of the tag `oneof`; those of the tag `words` have checks of their own.
+// ${NAME} in a tag is a list of tagVariables.
 func valuesOf(value *kong.Value, form string) (list []suggestion) {
-	for _, word := range strings.Fields(value.Tag.Get("oneof") + " " + value.Tag.Get("words")) {
+	words := value.Tag.Get("oneof") + " " + value.Tag.Get("words")
+	for name, text := range tagVariables { // a list has commas
+		words = strings.ReplaceAll(words, "${"+name+"}", strings.ReplaceAll(text, ",", ""))
+	}
+	for _, word := range strings.Fields(words) {
 		list = append(list, suggestion{word: word})
 	}
 	if form = strings.ToUpper(form); strings.Contains(form, "FILE") || form == "FOLDER" {

@@ -3,9 +3,11 @@ package command
 import (
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	"tidings/services"
 	"tidings/services/node"
 )
 
@@ -63,6 +65,22 @@ func TestEverySettingIsDocumented(t *testing.T) {
 	for title := range groups {
 		if !strings.Contains(help["serve"]+help["import"]+help["export"]+help["token"]+help["schema"]+help["webhooks"]+help["erase"], "\n"+title+"\n") {
 			t.Errorf("the group %q is not in the help", title)
+		}
+	}
+}
+
+// The help and the completion of the settings that name sources have every source that can be named, so that a new one is there.
+func TestEverySourceIsInTheHelp(t *testing.T) {
+	flags := flagsByName(newParser(&commandLineGrammar{}, nil).Model)
+	for _, source := range services.Sources {
+		if help := flags["display-caps"].Help; !strings.Contains(help, " "+string(source)) {
+			t.Errorf("%s is not in the help of --display-caps: %s", source, help)
+		}
+		if help := flags["badge-expiry"].Help; strings.Contains(help, " "+string(source)) != source.CanExpire() {
+			t.Errorf("%s in the help of --badge-expiry: %s", source, help)
+		}
+		if !slices.Contains(suggest([]string{"webhooks", "add", "--sources"}, ""), suggestion{word: string(source)}) {
+			t.Errorf("%s is no completion of --sources", source)
 		}
 	}
 }

@@ -43,6 +43,19 @@ func environmentVariable(flag *kong.Flag) string {
 	return cmp.Or(flag.Tag.Get("variable"), "TIDINGS_"+strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_")))
 }
 
+// tagVariables are the lists that tags name as ${NAME}, so that no tag repeats a list of the code. kong replaces them in the help texts, and
+// valuesOf in the tag `words`.
+var tagVariables = kong.Vars{"sources": joinSources(services.Sources), "expirable_sources": joinSources(services.ExpirableSources)}
+
+// joinSources returns the names of sources, with commas between.
+func joinSources(sources []services.Source) string {
+	names := make([]string, len(sources))
+	for i, source := range sources {
+		names[i] = string(source)
+	}
+	return strings.Join(names, ", ")
+}
+
 // commandTakesFlag reports whether a command has the flag. A flag for "import" is also one of "import follows", but a flag for "import
 // follows" is none of "import".
 func commandTakesFlag(command string, flag *kong.Flag) bool {

@@ -28,7 +28,7 @@ type webhookOptions struct {
 	URL       string        `kong:"-"` // the address to send events to
 	Away      bool          `group:"Webhooks:" for:"webhooks add" help:"send only what concerns users without an open socket; those who have one get theirs after they closed it"`
 	Totals    bool          `for:"webhooks add" help:"send only changes of the total, of quiet hours, and what alerts, without the counts behind the total"`
-	Sources   []string      `for:"webhooks add" placeholder:"LIST" words:"HOME_FEED NOTIFICATIONS SITE_MESSAGES ANNOUNCEMENTS CONVERSATIONS LIVE_BOARD VIEWS" help:"send only changes of these sources or of their parts, separated by commas: CONVERSATIONS,NOTIFICATIONS:MENTION; empty: of all"`
+	Sources   []string      `for:"webhooks add" placeholder:"LIST" words:"${sources}" help:"send only changes of these sources or of their parts, separated by commas: CONVERSATIONS,NOTIFICATIONS:MENTION; empty: of all"`
 	FromStart bool          `for:"webhooks add" help:"send everybody's present state first, silently; otherwise only what changes from now on"`
 	Overlap   time.Duration `for:"webhooks rotate" default:"24h" placeholder:"DURATION" min:"0s" max:"720h" help:"the time for which the secrets before sign beside the new one; 0s: not at all"`
 	ForUser   string        `name:"user" for:"webhooks replay" placeholder:"KEY" help:"the user whose dead letter is sent again; empty: all"`

@@ -16,8 +16,8 @@ import (
 // "default" is the value if neither is given, "placeholder" is the unit of the value or its form, "min" and "max" bound it, "oneof"
 // lists all values, and "words" lists some, for the completion in shells. The tag "secret" says what is hidden when the value is
 // printed: "all" of it, or the password of a "url". The tag "for" names the commands that take the flag; without it only serve does.
-// The tag "group" begins a group of the help with its heading. A flag takes precedence over the environment, and the environment over
-// the default; an empty variable counts as not set.
+// The tag "group" begins a group of the help with its heading. ${NAME} in "help" and "words" is a list of the code: services/command has
+// these lists. A flag takes precedence over the environment, and the environment over the default; an empty variable counts as not set.
 //
 // The bounds in the tags exclude values that are certainly mistakes, not those that are only unwise. A setting with a check in
 // SettingChecks needs the flag's name there.
@@ -104,10 +104,10 @@ type Config struct {
 	BoardSessionFor    time.Duration `default:"30m" placeholder:"DURATION" min:"1m" max:"2h" help:"the lifetime of a session of the live board after its last page or open subscription; it ends after 24 times as long in any case"`
 	FeedKinds          []string      `default:"POST" placeholder:"LIST" for:"serve,import" words:"POST COMMENT REPLY" help:"the kinds of posts that enter home feeds and their counts: POST, COMMENT, REPLY, separated by commas; it applies to later posts"`
 	NotificationExpiry []string      `name:"notification-expiry" placeholder:"LIST" help:"the whole days for which an unseen notification counts, 1 to 7, or never to let it count for good: LIKE=2,MENTION=never; 7 for other categories"`
-	BadgeExpiry        []string      `placeholder:"LIST" help:"the whole days for which an unread item of a source counts, 1 to 7, or never to let it count for good: CONVERSATIONS=7,HOME_FEED=3; sources are HOME_FEED, SITE_MESSAGES, ANNOUNCEMENTS, CONVERSATIONS, LIVE_BOARD; never for other sources; VIEWS cannot expire; all nodes need the same setting"`
+	BadgeExpiry        []string      `placeholder:"LIST" help:"the whole days for which an unread item of a source counts, 1 to 7, or never to let it count for good: CONVERSATIONS=7,HOME_FEED=3; sources are ${expirable_sources}, and never is for one that is not named; other sources cannot expire; all nodes need the same setting"`
 	Categories         []string      `placeholder:"LIST" help:"categories of notifications of the application, up to 32, which are defined at the start: NAME, or NAME=OPTIONS with a + between the options: 1 to 7, the days for which an unseen notification counts (7), or never; single: notifications are not grouped; dot: shown as a dot, not in the total; apart: a number that is not in the total: orders=never+single,promotions=dot; a category that is removed from the list stays until removeCategory"`
 	SiteMessageTypes   []string      `default:"general" placeholder:"LIST" for:"serve,import,webhooks" help:"the types of site messages, 1 to 8, each with a count of its own; the first is the default; messages of a type that is removed from the list are not shown"`
-	DisplayCaps        []string      `placeholder:"LIST" help:"the largest counts shown in full, 1 to 9999: TOTAL=99,CONVERSATIONS=999; sources are HOME_FEED, NOTIFICATIONS, SITE_MESSAGES, ANNOUNCEMENTS, CONVERSATIONS, LIVE_BOARD, VIEWS; 99 for the others"`
+	DisplayCaps        []string      `placeholder:"LIST" help:"the largest counts shown in full, 1 to 9999: TOTAL=99,CONVERSATIONS=999; sources are ${sources}; 99 for the others"`
 	// A number that has changed is on an open page within PushInterval; if its hint was lost, within SweepInterval;
 	// and if the hint of a change of shared data was lost, within LogInterval.
 	PushInterval  time.Duration `default:"100ms" placeholder:"DURATION" min:"10ms" max:"10s" help:"the shortest time between two events of one subscription"`

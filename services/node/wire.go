@@ -2,6 +2,7 @@ package node
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"tidings/dataloader"
 	"tidings/resolvers"
@@ -11,6 +12,9 @@ import (
 	"tidings/services/audit"
 	"tidings/services/badge"
 	"tidings/services/chat"
+	"tidings/services/devices"
+	"tidings/services/erase"
+	"tidings/services/erasures"
 	"tidings/services/export"
 	"tidings/services/fanout"
 	"tidings/services/feed"
@@ -19,17 +23,22 @@ import (
 	"tidings/services/messages"
 	"tidings/services/nodecache"
 	"tidings/services/notifications"
+	"tidings/services/people"
+	"tidings/services/positions"
+	"tidings/services/posts"
 	"tidings/services/projector"
 	"tidings/services/push"
 	"tidings/services/refs"
 	"tidings/services/social"
+	"tidings/services/stream"
 	"tidings/services/views"
+	"tidings/services/webhooks"
 )
 
 // wire makes the services, from the bottom up. The order is the order of the layers: each service gets what was made before it.
 // Where a lower part calls a higher one, it gets a function (OnSharedChange, OnCommitSignal, OnMark, DeviceGone), or a list of
-// sources. Nothing runs before Run, so a function may be set after the part that calls it. A new feature is a few lines: its New,
-// its source among those of the badges, its field of the Resolver.
+// sources. Nothing runs before Run, so a function may be set after the part that calls it. A new feature is a few lines of this
+// file: its New, its source among those of the badges, its field of the Resolver, its exports, its steps of a removal.
 func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	// Lists in settings are parsed here. SettingChecks has checked them, so the reasons that the parsers return are ignored.
 	caps, _ := parseDisplayCaps(s.Config.DisplayCaps) // checked with the settings, as are the next
@@ -125,4 +134,24 @@ func (s *Server) wireHub() {
 		s.Caches.Changelog.Wake() // no mutation waits for a job's change, so nothing else wakes the log
 		s.Redis.QueueChangelogHint()
 	})
+}
+
+// AllExportKinds are all kinds of lines of an export of a user, in their order. A feature that keeps something of a user has its
+// kinds here; a test compares the tables with them. The command line and the field export both use AllExportKinds.
+var AllExportKinds = slices.Concat(
+	people.Exports, posts.Exports, live.Exports, notifications.Exports, positions.Exports, messages.Exports, announcements.Exports,
+	projector.Exports, chat.Exports, refs.Exports, devices.Exports,
+)
+
+// eraseSteps are all steps that remove a user, in order. The effects on others are undone before the user's own facts go. The jobs
+// come after all steps that queue some. The logs and the acts of operators are last. A feature that keeps something of a user has its
+// steps here. tests/nodes erases a user and looks through every table and key for what is left.
+func eraseSteps(posted *feed.Service, hosted *live.Service, talks *chat.Service) []erase.Step {
+	return slices.Concat(
+		// First come the parts that could still send something of the user outside.
+		stream.EraseSteps, webhooks.EraseSteps, devices.EraseSteps, social.EraseSteps, people.EraseSteps, posted.EraseSteps(), hosted.EraseSteps(), notifications.EraseSteps, talks.EraseSteps(), messages.EraseSteps,
+		announcements.EraseSteps, views.EraseSteps, positions.EraseSteps, projector.EraseSteps, []erase.Step{fanout.EraseStep}, posts.EraseSteps, refs.EraseSteps,
+		jobs.EraseSteps(erasures.JobKind),
+		[]erase.Step{people.EraseChangelog(people.ProfileChangelogKind, nodecache.PullChangelogKind), fanout.EraseLogStep}, acts.EraseSteps,
+	)
 }

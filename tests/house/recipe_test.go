@@ -1,7 +1,13 @@
 package house
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,12 +24,20 @@ var docsDeclarationRow = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\| `([\\w ]+
 // returns the text that must be in it for a source; nil if there is no such text. The sources here are those that are one count, which
 // are in services.CountFields; no other list has a line for them.
 var declarationsListingSources = map[[2]string]func(field services.CountField) string{
-	{"services/sources.go", "Sources"}:              func(f services.CountField) string { return sourceConstantName(f) },
-	{"services/sources.go", "CountFields"}:          func(f services.CountField) string { return `"` + f.Name + `"` },
-	{"graph/badges.graphqls", "enum BadgeSource"}:   func(f services.CountField) string { return string(f.Source) },
-	{"graph/badges.graphqls", "type Badges"}:        func(f services.CountField) string { return f.Name + ": BadgeCount!" },
-	{"services/rdb/registers.go", "fixedRegisters"}: nil, // it lists fields of documents and not names of sources
-	{"services/node/wire.go", "Sources"}:            nil, // registration refuses a list that lacks a source
+	{"services/sources.go", "Sources"}:                     func(f services.CountField) string { return sourceConstantName(f) },
+	{"services/sources.go", "CountFields"}:                 func(f services.CountField) string { return `"` + f.Name + `"` },
+	{"graph/badges.graphqls", "enum BadgeSource"}:          func(f services.CountField) string { return string(f.Source) },
+	{"graph/badges.graphqls", "type Badges"}:               func(f services.CountField) string { return f.Name + ": BadgeCount!" },
+	{"services/rdb/registers.go", "fixedRegisters"}:        nil, // it lists fields of documents and not names of sources
+	{"services/rdb/registers.go", "Registered"}:            nil,
+	{"services/rdb/registers.go", "parseFixedRegisters"}:   nil,
+	{"services/node/wire.go", "Sources"}:                   nil, // registration refuses a list that lacks a source
+	{"services/node/wire.go", "wire"}:                      nil,
+	{"services/node/wire.go", "AllExportKinds"}:            nil, // TestEveryTableIsExportedOrNot finds a table that is missing
+	{"services/node/exports_test.go", "tablesNotExported"}: nil,
+	{"services/node/wire.go", "eraseSteps"}:                nil, // TestErasureLeavesNothing finds rows that are left
+	{"tests/nodes/kinds_test.go", "allJobKinds"}:           nil, // TestANodeKnowsEveryKindOfJob finds a kind that is missing
+	{"docs/architecture.md", "Packages"}:                   nil, // checkTree finds a package that is missing
 }
 
 // sourceConstantName returns the name of a source's constant in package services, such as SourceHomeFeed.
@@ -85,6 +99,125 @@ func TestTheRecipeForABadgeSourceNamesEveryPlace(t *testing.T) {
 			}
 		}
 	}
+}
+
+// codeInDocs matches code in a page.
+var codeInDocs = regexp.MustCompile("`([^`]+)`")
+
+// Each name in the recipe for a badge source is there: in a row of its table in the file of the row, elsewhere in any file. A recipe that
+// names a function that was renamed sends its reader astray.
+func TestEveryNameInTheRecipeForABadgeSourceExists(t *testing.T) {
+	names, everywhere := namesByFile(t), map[string]bool{}
+	for _, found := range names {
+		maps.Copy(everywhere, found)
+	}
+	_, text, _ := strings.Cut(readRepositoryFile(t, "docs/architecture.md"), "\n## Add a badge source\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	checked := 0
+	for line := range strings.Lines(text) {
+		known := everywhere
+		if row := docsDeclarationRow.FindStringSubmatch(line); row != nil && path.Ext(row[1]) == ".go" {
+			known = names[row[1]]
+		}
+		for _, match := range codeInDocs.FindAllStringSubmatch(line, -1) {
+			checked++
+			if problem := unknownCode(t, match[1], known); problem != "" {
+				t.Errorf("%s: %s", strings.TrimSpace(line), problem)
+			}
+		}
+	}
+	if checked < 50 {
+		t.Errorf("the recipe has only %d names", checked)
+	}
+}
+
+// unknownCode returns what is wrong with code in the documentation; "" for a path, a target of make, a declaration of the schema and one
+// of the known names of Go.
+func unknownCode(t *testing.T, code string, known map[string]bool) string {
+	t.Helper()
+	kind, name, several := strings.Cut(code, " ")
+	switch {
+	case kind == "make" && several:
+		if !strings.Contains(readRepositoryFile(t, "Makefile"), "\n"+name+":") {
+			return "make has no target " + name
+		}
+	case several: // of the schema: TestTheRecipeForABadgeSourceNamesEveryPlace looks into its file
+	case strings.Contains(code, "/") || code == "services":
+		if _, err := os.Stat("../../" + code); err != nil {
+			return err.Error()
+		}
+	case code == "Packages" || code == "user_number": // a heading, and a column
+	case !known[code]:
+		return "there is no " + code
+	}
+	return ""
+}
+
+// namesByFile returns the names of Go in each file, by its path: functions, methods, types, variables, constants and fields, and what
+// the file uses of these from other packages.
+func namesByFile(t *testing.T) map[string]map[string]bool {
+	t.Helper()
+	names := map[string]map[string]bool{}
+	for _, root := range []string{"services", "tests"} {
+		err := fs.WalkDir(os.DirFS("../.."), root, func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || path.Ext(name) != ".go" {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), name, readRepositoryFile(t, name), parser.SkipObjectResolution)
+			if err == nil {
+				names[name] = namesIn(file)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return names
+}
+
+// namesIn returns the names of Go in a file. Names of parameters and of variables in functions are left out.
+func namesIn(file *ast.File) map[string]bool {
+	names := map[string]bool{}
+	add := func(found ...*ast.Ident) {
+		for _, name := range found {
+			names[name.Name] = true
+		}
+	}
+	addFields := func(list *ast.FieldList) {
+		for _, field := range list.List {
+			add(field.Names...)
+		}
+	}
+	for _, declaration := range file.Decls {
+		if group, isGroup := declaration.(*ast.GenDecl); isGroup {
+			for _, spec := range group.Specs {
+				if values, are := spec.(*ast.ValueSpec); are {
+					add(values.Names...)
+				}
+			}
+		}
+	}
+	ast.Inspect(file, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.FuncDecl:
+			add(node.Name)
+		case *ast.TypeSpec:
+			add(node.Name)
+		case *ast.StructType:
+			addFields(node.Fields)
+		case *ast.InterfaceType:
+			addFields(node.Methods)
+		case *ast.SelectorExpr:
+			add(node.Sel)
+		case *ast.KeyValueExpr:
+			if key, isName := node.Key.(*ast.Ident); isName {
+				add(key)
+			}
+		}
+		return true
+	})
+	return names
 }
 
 // declarationEnd matches the end of a declaration, of a member of a group, or of a declaration in one line.
