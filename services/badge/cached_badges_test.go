@@ -151,10 +151,11 @@ func TestAnySourcesMayFail(t *testing.T) {
 				m = n.restarted()
 			}
 			var mends []func()
-			counted := false // whether a part of the total fails
+			counted := false // whether a part of the total fails, or the policy, which says what the parts are
 			for place := range m.sources {
 				if failing&(1<<place) != 0 {
-					counted = counted || m.sources[place].Key().InTotalByDefault()
+					key := m.sources[place].Key()
+					counted = counted || key.InTotalByDefault() || key == ""
 					mends = append(mends, m.breakSource(m.sources[place].Name(), failAtOnce))
 				}
 			}
