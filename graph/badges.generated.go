@@ -133,7 +133,7 @@ func (ec *executionContext) _BadgeCount_asOf(ctx context.Context, field graphql.
 			return ec.fieldContext_BadgeCount_asOf(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.AsOf, nil
+			return obj.AsOf(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
@@ -144,7 +144,7 @@ func (ec *executionContext) _BadgeCount_asOf(ctx context.Context, field graphql.
 	)
 }
 func (ec *executionContext) fieldContext_BadgeCount_asOf(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("BadgeCount", field, false, false, errors.New("field of type Time does not have child fields"))
+	return graphql.NewScalarFieldContext("BadgeCount", field, true, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _Badges_id(ctx context.Context, field graphql.CollectedField, obj *services.Badges) (ret graphql.Marshaler) {
@@ -1920,20 +1920,13 @@ func (ec *executionContext) marshalNOlderNotifications2tidingsᚋservicesᚐOlde
 }
 
 func (ec *executionContext) unmarshalNPrecision2tidingsᚋservicesᚐPrecision(ctx context.Context, v any) (services.Precision, error) {
-	tmp, err := graphql.UnmarshalString(v)
-	res := services.Precision(tmp)
+	var res services.Precision
+	err := res.UnmarshalGQL(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalNPrecision2tidingsᚋservicesᚐPrecision(ctx context.Context, sel ast.SelectionSet, v services.Precision) graphql.Marshaler {
-	_ = sel
-	res := graphql.MarshalString(string(v))
-	if res == graphql.Null {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-	}
-	return res
+	return v
 }
 
 func (ec *executionContext) marshalNSiteMessageBadges2tidingsᚋservicesᚐMessageCounts(ctx context.Context, sel ast.SelectionSet, v services.MessageCounts) graphql.Marshaler {

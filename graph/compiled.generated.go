@@ -406,9 +406,9 @@ func compileBadgeCount(known Appenders, selected ast.SelectionSet) *selection[se
 		case "inTotal":
 			return leaf(func(to []byte, v *services.Count) []byte { return strconv.AppendBool(to, v.InTotal) })
 		case "precision":
-			return leaf(func(to []byte, v *services.Count) []byte { return AppendText(to, string(v.Precision)) })
+			return leaf(func(to []byte, v *services.Count) []byte { return AppendText(to, v.Precision.String()) })
 		case "asOf":
-			return leaf(func(to []byte, v *services.Count) []byte { return AppendTime(to, v.AsOf) })
+			return leaf(func(to []byte, v *services.Count) []byte { return AppendTime(to, v.AsOf()) })
 		}
 		return nil
 	})

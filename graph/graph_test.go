@@ -118,7 +118,7 @@ func TestEnumsEqualTheConstants(t *testing.T) {
 	}
 	categories = append(categories, string(services.CategoryHost))
 	for name, values := range map[string][]string{
-		"Precision":            {string(services.Exact), string(services.AtLeast), string(services.Stale), string(services.Unknown)},
+		"Precision":            {services.Exact.String(), services.AtLeast.String(), services.Stale.String(), services.Unknown.String()},
 		"FeedEnd":              {string(services.EndOfFeed), string(services.EndOfRetention)},
 		"PostKind":             {string(services.PostKindPost), string(services.PostKindComment), string(services.PostKindReply)},
 		"NotificationCategory": categories,

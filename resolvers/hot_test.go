@@ -206,7 +206,7 @@ func drawCount(t *rapid.T) services.Count {
 	precision := rapid.SampledFrom([]services.Precision{services.Exact, services.AtLeast, services.Stale, services.Unknown}).Draw(t, "precision")
 	count := services.NewCount(rapid.IntRange(0, 1000).Draw(t, "value"), precision, time.Time{})
 	if precision == services.Stale {
-		count.AsOf = time.UnixMicro(rapid.Int64Range(0, 1<<51).Draw(t, "asOf")).UTC()
+		count.RightAt = services.InstantOf(time.UnixMicro(rapid.Int64Range(0, 1<<51).Draw(t, "asOf")))
 	}
 	count.InTotal, count.Display = rapid.Bool().Draw(t, "inTotal"), rapid.SampledFrom([]string{"", "7", "99+", services.DisplayDot, "\"\\\n\x01ä"}).Draw(t, "display")
 	return count

@@ -1,47 +1,73 @@
 package services
 
 import (
+	"io"
 	"strconv"
 	"time"
 )
 
-// Precision is how exact a count is.
-type Precision string
+// Precision is how exact a count is. It is one byte, because the badges of each user with an open socket have a dozen counts.
+type Precision uint8
 
 // The precisions, from the best to the worst.
 const (
-	Exact   Precision = "EXACT"    // the exact number
-	AtLeast Precision = "AT_LEAST" // the number or more: the source counts no further
-	Stale   Precision = "STALE"    // was right at AsOf, may have changed since
-	Unknown Precision = "UNKNOWN"  // the value is not known: keep showing the last one
+	Exact   Precision = iota // the exact number
+	AtLeast                  // the number or more: the source counts no further
+	Stale                    // was right at AsOf, may have changed since
+	Unknown                  // the value is not known: keep showing the last one
 )
 
-// worse reports whether p is a weaker statement than other.
-func (p Precision) worse(other Precision) bool { return p.rank() > other.rank() }
+// precisionNames are the names of the precisions in the schema.
+var precisionNames = [...]string{Exact: "EXACT", AtLeast: "AT_LEAST", Stale: "STALE", Unknown: "UNKNOWN"}
 
-// rank orders the precisions from the best, 0, to the worst.
-func (p Precision) rank() int {
-	switch p {
-	case AtLeast:
-		return 1
-	case Stale:
-		return 2
-	case Unknown:
-		return 3
-	default:
+// String is the name of the precision in the schema.
+func (p Precision) String() string { return precisionNames[p] }
+
+// MarshalGQL writes the name of the precision as JSON.
+func (p Precision) MarshalGQL(w io.Writer) { _, _ = io.WriteString(w, strconv.Quote(p.String())) }
+
+// UnmarshalGQL reads the name of a precision. Precisions are only answered, so nothing calls it but gqlgen's generated code.
+func (p *Precision) UnmarshalGQL(value any) error {
+	for i, name := range precisionNames {
+		if value == name {
+			*p = Precision(i)
+			return nil
+		}
+	}
+	return Errorf(Invalid, "%v is not a precision", value)
+}
+
+// Instant is a moment in nanoseconds since 1970, and 0 is none. It takes a third of the memory of a time.Time.
+type Instant int64
+
+// InstantOf returns the Instant of a time. The zero time is none.
+func InstantOf(t time.Time) Instant {
+	if t.IsZero() {
 		return 0
 	}
+	return Instant(t.UnixNano())
+}
+
+// Time returns the time of the moment, in UTC; the zero time for none.
+func (i Instant) Time() time.Time {
+	if i == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(i)).UTC()
 }
 
 // Count is one number of a badge.
 type Count struct {
-	Value     int          // never negative
-	Display   string       // the text that clients show
-	InTotal   bool         // whether the count enters the total
-	Mode      CategoryMode // of a category of notifications: how it counts for the user
+	Value     int     // never negative
+	Display   string  // the text that clients show
+	RightAt   Instant // with STALE: when the count was right
+	InTotal   bool    // whether the count enters the total
 	Precision Precision
-	AsOf      time.Time // with STALE: when it was right
+	Mode      CategoryMode // of a category of notifications: how it counts for the user
 }
+
+// AsOf is when a STALE count was right, and zero for other counts.
+func (c Count) AsOf() time.Time { return c.RightAt.Time() }
 
 // Known is the value, nil if it is UNKNOWN.
 func (c Count) Known() *int {
@@ -59,7 +85,7 @@ const DisplayDot = "•"
 
 // NewCount makes a count that enters the total.
 func NewCount(value int, precision Precision, asOf time.Time) Count {
-	return Count{Value: value, Display: Display(value, DisplayCap), InTotal: true, Precision: precision, AsOf: asOf}
+	return Count{Value: value, Display: Display(value, DisplayCap), InTotal: true, Precision: precision, RightAt: InstantOf(asOf)}
 }
 
 // Display prints a number in full up to a cap, and the cap with a "+" beyond it.
@@ -86,12 +112,10 @@ func (c *Count) Add(part Count) {
 		return
 	}
 	c.Value += part.Value
-	if part.Precision.worse(c.Precision) {
-		c.Precision = part.Precision
-	}
+	c.Precision = max(c.Precision, part.Precision)
 	// The sum is as old as its oldest part.
-	if !part.AsOf.IsZero() && (c.AsOf.IsZero() || part.AsOf.Before(c.AsOf)) {
-		c.AsOf = part.AsOf
+	if part.RightAt != 0 && (c.RightAt == 0 || part.RightAt < c.RightAt) {
+		c.RightAt = part.RightAt
 	}
 }
 

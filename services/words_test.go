@@ -145,8 +145,34 @@ func TestSum(t *testing.T) {
 func TestSumIsAsOldAsItsOldestPart(t *testing.T) {
 	old, older := time.Unix(200, 0), time.Unix(100, 0)
 	got := Sum(NewCount(1, Stale, old), NewCount(2, Exact, time.Time{}), NewCount(3, Stale, older))
-	if !got.AsOf.Equal(older) || got.Value != 6 || got.Precision != Stale {
+	if !got.AsOf().Equal(older) || got.Value != 6 || got.Precision != Stale {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// An Instant keeps the nanoseconds of a time, and the zero time stays none.
+func TestInstantsAreTheirTimes(t *testing.T) {
+	for _, want := range []time.Time{{}, time.Unix(1, 1), time.Unix(-5, 0), time.Date(2026, 2, 3, 4, 5, 6, 789_012_345, time.FixedZone("", 3600))} {
+		if got := InstantOf(want).Time(); !got.Equal(want) || got.IsZero() != want.IsZero() {
+			t.Errorf("the instant of %s is %s", want, got)
+		}
+	}
+}
+
+// Clients and logs see the names of the schema, and only these names are precisions.
+func TestPrecisionsHaveTheNamesOfTheSchema(t *testing.T) {
+	for precision, name := range map[Precision]string{Exact: "EXACT", AtLeast: "AT_LEAST", Stale: "STALE", Unknown: "UNKNOWN"} {
+		var written strings.Builder
+		precision.MarshalGQL(&written)
+		var read Precision
+		if err := read.UnmarshalGQL(name); err != nil || read != precision || precision.String() != name || written.String() != `"`+name+`"` {
+			t.Errorf("%s is %s, written as %s, and read as %s with %v", name, precision, &written, read, err)
+		}
+	}
+	for _, wrong := range []any{"", "exact", 1, nil} {
+		if read := Stale; read.UnmarshalGQL(wrong) == nil || read != Stale {
+			t.Errorf("%#v was read as %s", wrong, read)
+		}
 	}
 }
 

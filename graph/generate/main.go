@@ -5,6 +5,7 @@ package main
 import (
 	_ "embed"
 	"fmt"
+	"go/types"
 	"os"
 	"path/filepath"
 	"strings"
@@ -224,14 +225,26 @@ func (f field) plainObjectExpr() string {
 	return ""
 }
 
+// hasStringMethod reports whether a type has the method String of fmt.Stringer.
+func hasStringMethod(t types.Type) bool {
+	method, _, _ := types.LookupFieldOrMethod(t, false, nil, "String")
+	_, ok := method.(*types.Func)
+	return ok
+}
+
 // appendExpr is the Go expression that appends a value of a type without fields; "" for a type that it cannot append.
 func appendExpr(ref *config.TypeReference, value string) string {
 	if ref.Definition.Kind == ast.Enum {
-		// The Go types of enums are strings that are printed as they are.
-		if basic := ref.GO.Underlying().String(); basic != "string" || ref.HasEnumValues() || ref.IsPtr() {
+		// The Go types of enums are texts that are printed as they are, or small numbers whose method String has the name.
+		switch basic := ref.GO.Underlying().String(); {
+		case ref.HasEnumValues() || ref.IsPtr():
 			return ""
+		case basic == "string":
+			return "AppendText(to, string(" + value + "))"
+		case basic == "uint8" && ref.IsMarshaler && hasStringMethod(ref.GO):
+			return "AppendText(to, " + value + ".String())"
 		}
-		return "AppendText(to, string(" + value + "))"
+		return ""
 	}
 	if ref.Marshaler == nil || ref.IsContext || ref.CastType != nil {
 		return ""

@@ -54,7 +54,7 @@ type Config struct {
 	// SQLTimeout bounds the time of one source in SQL. It also bounds the wait for a slot, for a user whose last badges this node
 	// remembers; 0 means 500 ms.
 	SQLTimeout time.Duration
-	// MaxCachedUsers is the number of users whose last badges this node keeps, about 1.5 KB each; 0 means 20,000.
+	// MaxCachedUsers is the number of users whose last badges this node keeps, about 1.2 KB each; 0 means 20,000.
 	MaxCachedUsers int
 }
 

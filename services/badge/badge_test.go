@@ -153,7 +153,7 @@ func TestWithoutRedisTheCountsAreTheSameAndStale(t *testing.T) {
 			t.Errorf("user %d: %+v, with Redis %+v", user, got, want)
 		}
 		for _, count := range []services.Count{got.HomeFeed, got.Notifications.Like, got.Notifications.Total, got.Total} {
-			if count.Precision != services.Stale || !count.AsOf.Equal(n.Clock.Now()) {
+			if count.Precision != services.Stale || !count.AsOf().Equal(n.Clock.Now()) {
 				t.Errorf("user %d: %+v does not say since when", user, count)
 			}
 		}

@@ -78,11 +78,11 @@ func TestWithoutEnginesTheLastBadgesAreShown(t *testing.T) {
 	for range 2 {
 		n.Clock.Advance(time.Hour)
 		got := n.read(reader)
-		if got.Version != services.StaleVersion(services.DocumentHalf(shown.Version), time.Time{}) || got.Total.Value != 2 || got.Total.Precision != services.Stale || !got.Total.AsOf.Equal(at) {
+		if got.Version != services.StaleVersion(services.DocumentHalf(shown.Version), time.Time{}) || got.Total.Value != 2 || got.Total.Precision != services.Stale || !got.Total.AsOf().Equal(at) {
 			t.Errorf("after %+v of %s: %+v", shown, at, got)
 		}
 		for count := range n.sources.counts(got) {
-			if count.Precision != services.Stale || !count.AsOf.Equal(at) {
+			if count.Precision != services.Stale || !count.AsOf().Equal(at) {
 				t.Errorf("a part does not say since when: %+v", *count)
 			}
 		}
@@ -113,13 +113,13 @@ func TestASourceThatFailsKeepsItsLastValue(t *testing.T) {
 			n.sqlTimeout = 2 * time.Second
 			mend := n.breakSource("notifications", with)
 			got := n.read(author)
-			if got.Notifications.Like.Value != 4 || !got.Notifications.Like.AsOf.Equal(at) || got.Notifications.Newest != shown.Notifications.Newest {
+			if got.Notifications.Like.Value != 4 || !got.Notifications.Like.AsOf().Equal(at) || got.Notifications.Newest != shown.Notifications.Newest {
 				t.Errorf("the source that fails: %+v, shown before %+v", got.Notifications, shown.Notifications)
 			}
-			if got.HomeFeed.Value != 1 || !got.HomeFeed.AsOf.Equal(now) {
+			if got.HomeFeed.Value != 1 || !got.HomeFeed.AsOf().Equal(now) {
 				t.Errorf("the other one: %+v", got.HomeFeed)
 			}
-			if got.Total.Value != 5 || got.Total.Precision != services.Stale || !got.Total.AsOf.Equal(at) {
+			if got.Total.Value != 5 || got.Total.Precision != services.Stale || !got.Total.AsOf().Equal(at) {
 				t.Errorf("the total: %+v", got.Total)
 			}
 			again := n.restarted()
@@ -130,7 +130,7 @@ func TestASourceThatFailsKeepsItsLastValue(t *testing.T) {
 				t.Errorf("where nothing was shown before: %+v", unknown)
 			}
 			mend()
-			if got := n.read(author); got.Total.Value != 6 || !got.Total.AsOf.Equal(now) {
+			if got := n.read(author); got.Total.Value != 6 || !got.Total.AsOf().Equal(now) {
 				t.Errorf("when it works again: %+v", got.Total)
 			}
 		})
@@ -262,7 +262,7 @@ func TestAStaleCopySharesNoMemory(t *testing.T) {
 		if difference := cmp.Diff(before, shown); difference != "" {
 			t.Fatalf("what was shown has changed:\n%s", difference)
 		}
-		if got.Total.Value != shown.Total.Value || got.Version != shown.Version || !got.Total.AsOf.Equal(noon) || got.Total.Precision != services.Stale {
+		if got.Total.Value != shown.Total.Value || got.Version != shown.Version || !got.Total.AsOf().Equal(noon) || got.Total.Precision != services.Stale {
 			t.Fatalf("%+v of %+v", got, shown)
 		}
 		got.SiteMessages.Types[0].Count.Value = -1

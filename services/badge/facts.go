@@ -134,10 +134,11 @@ func (s *Service) renderFallback(ctx context.Context, user services.UserID, docu
 	// The shared half of this version is a time: later answers are newer, and the next version of the document is newer than all of
 	// them.
 	badges.Version = services.StaleVersion(document.Version, s.fallbacks.nextVersionTime(at.MonotonicNow))
+	now := services.InstantOf(at.Now)
 	// The counts are right at this moment, but may not stay right: no hint will report a change.
 	for count := range s.sources.counts(badges) {
 		if count.Precision != services.Unknown {
-			count.Precision, count.AsOf = services.Stale, at.Now
+			count.Precision, count.RightAt = services.Stale, now
 		}
 	}
 	// The failed sources are filled in after the precision was set, so that their counts keep their own age.

@@ -76,9 +76,9 @@ func (k cachedBadges) staleCopy() *services.Badges {
 
 // makeStale makes a count STALE, as of the time at which it was right.
 func (k cachedBadges) makeStale(count *services.Count) {
-	if count.AsOf.IsZero() {
+	if count.RightAt == 0 {
 		// The count was shown without an age, so it was right when it was shown.
-		count.AsOf = k.At
+		count.RightAt = services.InstantOf(k.At)
 	}
 	count.Precision = services.Stale
 }

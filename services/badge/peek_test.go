@@ -77,8 +77,8 @@ func TestReadForHostIsNoVisit(t *testing.T) {
 				t.Errorf("%s: %+v, %v", what, badges, errs)
 				return
 			}
-			if got := badges[0].HomeFeed; got.Precision != precision || precision == services.Stale && !got.AsOf.Equal(n.Clock.Now()) {
-				t.Errorf("%s the count is %s as of %v, want %s", what, got.Precision, got.AsOf, precision)
+			if got := badges[0].HomeFeed; got.Precision != precision || precision == services.Stale && !got.AsOf().Equal(n.Clock.Now()) {
+				t.Errorf("%s the count is %s as of %v, want %s", what, got.Precision, got.AsOf(), precision)
 			}
 		}
 		n.Post(big)

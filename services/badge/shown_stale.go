@@ -61,7 +61,7 @@ func (s *Service) markStale(ctx context.Context, user services.UserID, v *view, 
 		}
 		for count := range s.sources.countsDependingOn(source, badges) {
 			if count.Precision != services.Unknown {
-				count.Precision, count.AsOf = services.Stale, since
+				count.Precision, count.RightAt = services.Stale, services.InstantOf(since)
 			}
 		}
 	}

@@ -72,7 +72,7 @@ func TestCountsThatADeadNodeHadNotProjectedAreStale(t *testing.T) {
 	for name, count := range map[string]services.Count{
 		"likes": stale.Notifications.Like, "notifications": stale.Notifications.Total, "total": stale.Total,
 	} {
-		if count.Precision != services.Stale || !count.AsOf.Equal(made) {
+		if count.Precision != services.Stale || !count.AsOf().Equal(made) {
 			t.Errorf("while a node is silent: %s %+v, want STALE since %v", name, count, made)
 		}
 	}

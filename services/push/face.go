@@ -32,7 +32,7 @@ func hashVisible(badges *services.Badges) uint64 {
 	count := func(count *services.Count) {
 		number(uint64(count.Value))
 		flag(count.InTotal)
-		_, _ = hash.WriteString(string(count.Precision))
+		_ = hash.WriteByte(byte(count.Precision))
 		_, _ = hash.WriteString(count.Display)
 	}
 	for _, one := range []*services.Count{

@@ -200,7 +200,7 @@ func (c *chatNodes) wantCountsAfterFault(after faultTime, within time.Duration) 
 		for i, got := range shown {
 			right := got.Value >= least[i] && got.Value <= most[i]
 			switch {
-			case got.Precision != string(services.Exact):
+			case got.Precision != services.Exact.String():
 				stale, wrong = stale+1, wrong+1
 			case !right:
 				wrong++

@@ -25,7 +25,7 @@ func badgesWithoutPrecision(n *world.Node, badges json.RawMessage) (numbers stri
 		n.TB.Fatal(err)
 	}
 	text := strings.NewReplacer(`,"precision":"STALE"`, "", `,"precision":"EXACT"`, "").Replace(string(badges))
-	return text, total.Total.Precision == string(services.Exact)
+	return text, total.Total.Precision == services.Exact.String()
 }
 
 // readBadgesWithoutPrecision reads a user's badges. It returns them as JSON without their precisions, and whether the total is exact.

@@ -58,7 +58,7 @@ func (n *Node) WaitNewPosts(as string, want int) {
 		}
 		n.MustAsk(as, `{viewer{badges{homeFeed{value precision}}}}`, nil, &data)
 		got = data.Viewer.Badges.HomeFeed
-		return got.Value == want && got.Precision == string(services.Exact)
+		return got.Value == want && got.Precision == services.Exact.String()
 	})
 }
 
