@@ -1,8 +1,6 @@
 package node
 
 import (
-	"context"
-
 	"tidings/services/announcements"
 	"tidings/services/live"
 	"tidings/services/nodecache"
@@ -27,14 +25,4 @@ func (s *Server) wireStream() {
 // begin a lap early. No job marks users for these kinds of changes: it would have to mark nearly all users.
 func (s *Server) countSharedChanges() uint64 {
 	return s.Caches.Changelog.CountApplied(announcements.ChangelogKind, live.ChangelogKind, nodecache.PullChangelogKind, notifications.ChangelogKind)
-}
-
-// streamLag reads how many marked users wait, and since when, in seconds. While the stream is off it reads nothing, and both
-// numbers are 0: nothing waits.
-func (s *Server) streamLag(ctx context.Context) (waiting int, seconds float64, err error) {
-	if !s.stream.On() {
-		return 0, 0, nil
-	}
-	waiting, oldest, err := s.stream.Lag(ctx)
-	return waiting, oldest.Seconds(), err
 }

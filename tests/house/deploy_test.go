@@ -17,8 +17,8 @@ import (
 var (
 	metricName        = regexp.MustCompile(`\btidings_[a-z_]+\b`) // the name of a metric, in a query or a text
 	dashboardVariable = regexp.MustCompile(`\$(\w+)`)             // a variable in a query of the dashboard
-	// metricDefinition matches the definition of a metric in the Go files of services/node.
-	metricDefinition = regexp.MustCompile(`(?:gauge|counter)\("([a-z_]+)"|NewDesc\("tidings_([a-z_]+)"|\{"([a-z]+)", "`)
+	// metricDefinition matches the definition of a metric in the files metrics.go.
+	metricDefinition = regexp.MustCompile(`metrics\.(?:Gauge|Flag|Counter)\("([a-z_]+)"`)
 )
 
 // deployFiles returns the texts of all files under deploy, by path.
@@ -43,14 +43,16 @@ func deployFiles(t *testing.T) map[string]string {
 // return anything.
 func TestDeploymentsAskForMetricsThatExist(t *testing.T) {
 	var known []string
-	for _, match := range metricDefinition.FindAllStringSubmatch(readRepositoryFile(t, "services/node/metrics.go")+readRepositoryFile(t, "services/node/webhooks.go")+readRepositoryFile(t, "services/node/devices.go"), -1) {
-		name := "tidings_" + match[1] + match[2]
-		if match[3] != "" {
-			name = "tidings_cleaner_" + match[3] + "_total"
-		}
-		known = append(known, name)
+	files, err := filepath.Glob("../../services/*/metrics.go")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(known) < 25 {
+	for _, file := range append(files, "../../transport/metrics.go") {
+		for _, match := range metricDefinition.FindAllStringSubmatch(readRepositoryFile(t, strings.TrimPrefix(filepath.ToSlash(file), "../../")), -1) {
+			known = append(known, "tidings_"+match[1])
+		}
+	}
+	if len(known) < 50 {
 		t.Fatalf("the program has %d metrics", len(known))
 	}
 	asked := deployFiles(t)

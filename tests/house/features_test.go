@@ -41,7 +41,7 @@ var nonFeatures = map[string]featureImports{
 	"services/nodecache": {"people posts", "it holds posts, and the users who wrote them"},
 
 	// These serve all features and know none.
-	"services": {}, "services/sql": {}, "services/redis": {}, "services/rdb": {}, "services/jobs": {}, "services/changelog": {}, "services/trace": {},
+	"services": {}, "services/sql": {}, "services/redis": {}, "services/rdb": {}, "services/jobs": {}, "services/changelog": {}, "services/metrics": {}, "services/trace": {},
 	"services/outbound": {}, "services/leases": {}, "services/erase": {}, "services/export": {}, "services/ratelimit": {}, "services/push": {},
 	"services/badge/source": {}, "services/demo": {},
 }
