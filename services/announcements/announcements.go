@@ -59,7 +59,7 @@ func New(cfg Config) *Service {
 		db:     cfg.DB, redis: cfg.Redis, jobs: cfg.Jobs, projector: cfg.Projector, ids: cfg.IDs, clock: cfg.Clock,
 	}
 	cfg.Jobs.Register(s.kinds()...)
-	cfg.Projector.AddRegisters("announcements and dots", s.registers, s.auditRegisters)
+	cfg.Projector.AddVersionedFields("announcements and dots", s.versionedFields, s.auditVersionedFields)
 	cfg.Projector.OnVisit(s.initPosition)
 	cfg.Projector.RegisterExpiringRows("positions of dormant users", (&dormantPositionRemover{service: s}).forget)
 	return s

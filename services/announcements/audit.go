@@ -17,9 +17,9 @@ LEFT JOIN user_segments s ON s.user_number = u.number
 LEFT JOIN user_dots d ON d.user_number = u.number
 WHERE u.number = $1`)
 
-// auditRegisters returns the versioned fields that a user's document should have, for the audit to compare. It shares neither the
-// statement nor the assembling with registers.
-func (s *Service) auditRegisters(ctx context.Context, user services.UserID) (fields []rdb.Register, err error) {
+// auditVersionedFields returns the versioned fields that a user's document should have, for the audit to compare. It shares neither the
+// statement nor the assembling with versionedFields.
+func (s *Service) auditVersionedFields(ctx context.Context, user services.UserID) (fields []rdb.VersionedField, err error) {
 	first := true
 	err = s.db.Each(ctx, auditedState, []any{user}, func(scan func(...any) error) error {
 		var version, position, dotsFrom, segmentsVersion, bits, dismissed sql.NullInt64
@@ -28,15 +28,15 @@ func (s *Service) auditRegisters(ctx context.Context, user services.UserID) (fie
 			return err
 		}
 		if first && version.Valid {
-			fields = append(fields, rdb.AnnouncementRegister(services.AnnouncementState{
+			fields = append(fields, rdb.AnnouncementVersionedField(services.AnnouncementState{
 				Version: uint64(version.Int64), Position: uint64(position.Int64), DotsDismissedUpTo: uint64(dotsFrom.Int64),
 			}))
 		}
 		if first && segmentsVersion.Valid {
-			fields = append(fields, rdb.SegmentRegister(services.SegmentState{Version: uint64(segmentsVersion.Int64), Bits: uint64(bits.Int64)}))
+			fields = append(fields, rdb.SegmentVersionedField(services.SegmentState{Version: uint64(segmentsVersion.Int64), Bits: uint64(bits.Int64)}))
 		}
 		if dot.Valid {
-			fields = append(fields, rdb.DotRegister(dot.String, uint64(dismissed.Int64)))
+			fields = append(fields, rdb.DotVersionedField(dot.String, uint64(dismissed.Int64)))
 		}
 		first = false
 		return nil

@@ -85,24 +85,24 @@ func startIfDue(ctx context.Context, tx *sql.Tx, id services.PostID) (started bo
 
 // project projects a user's position in the announcements, their segments and their dots into their document.
 func (s *Service) project(ctx context.Context, user services.UserID) error {
-	return s.projector.ProjectRegisters(ctx, user, s.registers)
+	return s.projector.ProjectVersionedFields(ctx, user, s.versionedFields)
 }
 
-// registers are a user's versioned fields according to the facts.
-func (s *Service) registers(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
+// versionedFields are a user's versioned fields according to the facts.
+func (s *Service) versionedFields(ctx context.Context, user services.UserID) (fields []rdb.VersionedField, err error) {
 	state, err := ReadUser(ctx, s.db.Runner, user)
 	if err != nil {
 		return nil, fmt.Errorf("announcements and dots of user %d: %w", user, err)
 	}
 	// Version 0 is a user without a position: their document gets none either, and shows nothing as new.
 	if state.Version > 0 {
-		registers = append(registers, rdb.AnnouncementRegister(state.AnnouncementState))
+		fields = append(fields, rdb.AnnouncementVersionedField(state.AnnouncementState))
 	}
 	if state.Segments.Version > 0 {
-		registers = append(registers, rdb.SegmentRegister(state.Segments))
+		fields = append(fields, rdb.SegmentVersionedField(state.Segments))
 	}
 	for dot, seen := range state.DismissedUpToByDot {
-		registers = append(registers, rdb.DotRegister(dot, seen))
+		fields = append(fields, rdb.DotVersionedField(dot, seen))
 	}
-	return registers, nil
+	return fields, nil
 }

@@ -57,80 +57,80 @@ type wrongReader struct {
 var wrongReaders = map[string]wrongReader{
 	"an announcement too many was read": {
 		"a user's announcement state", "UPDATE user_notices SET position = position + 1 WHERE user_number = %d", "UPDATE user_notices SET position = position - 1 WHERE user_number = %d",
-		[]string{"register A"},
+		[]string{"versioned field A"},
 	},
 	"dots count as dismissed for too long": {
 		"a user's announcement state", "UPDATE user_notices SET dots_from = dots_from + 1 WHERE user_number = %d", "UPDATE user_notices SET dots_from = dots_from - 1 WHERE user_number = %d",
-		[]string{"register A"},
+		[]string{"versioned field A"},
 	},
 	"the version of a position": {
 		"a user's announcement state", "UPDATE user_notices SET ver = ver + 1 WHERE user_number = %d", "UPDATE user_notices SET ver = ver - 1 WHERE user_number = %d",
-		[]string{"register A"},
+		[]string{"versioned field A"},
 	},
 	"a segment is dropped": {
 		"a user's announcement state", "UPDATE user_segments SET segments = segments - 1 WHERE user_number = %d", "UPDATE user_segments SET segments = segments + 1 WHERE user_number = %d",
-		[]string{"register G"},
+		[]string{"versioned field G"},
 	},
 	"all segments are dropped": {
 		"a user's announcement state", "UPDATE user_segments SET user_number = -user_number WHERE user_number = %d", "UPDATE user_segments SET user_number = -user_number WHERE -user_number = %d",
-		[]string{"register G"},
+		[]string{"versioned field G"},
 	},
 	"a dot was dismissed too late": {
 		"a user's announcement state", "UPDATE user_dots SET seen = seen + 1 WHERE user_number = %d", "UPDATE user_dots SET seen = seen - 1 WHERE user_number = %d",
-		[]string{"register Dshop"},
+		[]string{"versioned field Dshop"},
 	},
 	"another dot was dismissed": {
 		"a user's announcement state", "UPDATE user_dots SET dot = 'toys' WHERE user_number = %d", "UPDATE user_dots SET dot = 'shop' WHERE user_number = %d",
-		[]string{"register Dshop", "register Dtoys"},
+		[]string{"versioned field Dshop", "versioned field Dtoys"},
 	},
 	"a dot is dropped": {
 		"a user's announcement state", "UPDATE user_dots SET user_number = -user_number WHERE user_number = %d", "UPDATE user_dots SET user_number = -user_number WHERE -user_number = %d",
-		[]string{"register Dshop"},
+		[]string{"versioned field Dshop"},
 	},
 	"a source is out of the total": {
 		"a display policy", "UPDATE display_policies SET out_of_total = out_of_total + 2 WHERE user_number = %d", "UPDATE display_policies SET out_of_total = out_of_total - 2 WHERE user_number = %d",
-		[]string{"register P"},
+		[]string{"versioned field P"},
 	},
 	"a source is a dot": {
 		"a display policy", "UPDATE display_policies SET as_dot = as_dot + 2 WHERE user_number = %d", "UPDATE display_policies SET as_dot = as_dot - 2 WHERE user_number = %d",
-		[]string{"register P"},
+		[]string{"versioned field P"},
 	},
 	"quiet hours end too late": {
 		"a display policy", "UPDATE display_policies SET quiet_to = quiet_to + 1 WHERE user_number = %d", "UPDATE display_policies SET quiet_to = quiet_to - 1 WHERE user_number = %d",
-		[]string{"register P"},
+		[]string{"versioned field P"},
 	},
 	"the version of a policy": {
 		"a display policy", "UPDATE display_policies SET ver = ver + 1 WHERE user_number = %d", "UPDATE display_policies SET ver = ver - 1 WHERE user_number = %d",
-		[]string{"register P"},
+		[]string{"versioned field P"},
 	},
 	"a policy is dropped": {
 		"a display policy", "UPDATE display_policies SET user_number = -user_number WHERE user_number = %d", "UPDATE display_policies SET user_number = -user_number WHERE -user_number = %d",
-		[]string{"register P"},
+		[]string{"versioned field P"},
 	},
 	"the live board was seen": {
 		"positions of a user", "INSERT INTO user_access_log (user_number, view_code, view_id, position, last_access_at) VALUES (%d, 'live_board', '', 7, 0)",
 		"DELETE FROM user_access_log WHERE user_number = %d AND view_code = 'live_board'",
-		[]string{"register B"},
+		[]string{"versioned field B"},
 	},
 	"the version of notifications": {
 		"notification states of a user", "UPDATE notification_state SET ver = ver + 1 WHERE recipient = %d", "UPDATE notification_state SET ver = ver - 1 WHERE recipient = %d",
-		[]string{"register HL", "register NL"},
+		[]string{"versioned field HL", "versioned field NL"},
 	},
 	"a notification is dropped": {
 		"notification states of a user", "UPDATE notification_groups SET read_to = newest WHERE recipient = %d", "UPDATE notification_groups SET read_to = 0 WHERE recipient = %d",
-		[]string{"register NL"},
+		[]string{"versioned field NL"},
 	},
 	"a mode that nobody chose": {
 		"category preferences", "INSERT INTO category_preferences (user_number, ver, preferences) VALUES (%d, 1, 'null')", "DELETE FROM category_preferences WHERE user_number = %d",
-		[]string{"register Q"},
+		[]string{"versioned field Q"},
 	},
 	"a site message is dropped": {
 		"states of a user's site messages", "UPDATE site_message_recipients SET read_at = 1 WHERE user_number = %d", "UPDATE site_message_recipients SET read_at = NULL WHERE user_number = %d",
-		[]string{"register Sgeneral"},
+		[]string{"versioned field Sgeneral"},
 	},
 	"an item of a view is dropped": {
 		"new items in the views of users", "UPDATE view_items SET standing = FALSE WHERE item = 'b' AND %d > 0", "UPDATE view_items SET standing = TRUE WHERE item = 'b' AND %d > 0",
-		[]string{"register V"},
+		[]string{"versioned field V"},
 	},
 }
 

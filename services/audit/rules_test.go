@@ -16,16 +16,16 @@ import (
 // Every versioned field is compared. The rebuild and the audit each have their own reader of the facts: a value that only the rebuild's
 // reader returns is drift.
 func TestAuditComparesEveryVersionedField(t *testing.T) {
-	for name, wrong := range map[string]rdb.Register{
-		"notifications":          rdb.CategoryRegisters(services.CategoryCounts{Category: services.CategoryLike, Version: 1 << 51, CountByDay: [8]int{9}})[0],
-		"site messages":          rdb.MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 1 << 51, Unread: 9}),
-		"display policy":         rdb.PolicyRegister(services.DisplayPolicy{Version: 1 << 51, QuietToMinute: 9}),
-		"announcements and dots": rdb.AnnouncementRegister(services.AnnouncementState{Version: 1 << 51, Position: 9}),
-		"segments":               rdb.SegmentRegister(services.SegmentState{Version: 1 << 51, Bits: 9}),
-		"a dot":                  rdb.DotRegister("shop", 1<<51),
-		"modes of categories":    rdb.ModesRegister(services.CategoryModes{Version: 1 << 51, ByCategory: map[services.Category]services.CategoryMode{"LIKE": services.CategoryOff}}),
-		"live board":             rdb.LiveSeenRegister(1 << 51),
-		"views":                  rdb.ViewsRegister(services.ViewsState{Version: 1 << 51, Unread: 9}),
+	for name, wrong := range map[string]rdb.VersionedField{
+		"notifications":          rdb.CategoryVersionedFields(services.CategoryCounts{Category: services.CategoryLike, Version: 1 << 51, CountByDay: [8]int{9}})[0],
+		"site messages":          rdb.MessagesVersionedField(services.MessageTypeState{Type: services.DefaultMessageType, Version: 1 << 51, Unread: 9}),
+		"display policy":         rdb.PolicyVersionedField(services.DisplayPolicy{Version: 1 << 51, QuietToMinute: 9}),
+		"announcements and dots": rdb.AnnouncementVersionedField(services.AnnouncementState{Version: 1 << 51, Position: 9}),
+		"segments":               rdb.SegmentVersionedField(services.SegmentState{Version: 1 << 51, Bits: 9}),
+		"a dot":                  rdb.DotVersionedField("shop", 1<<51),
+		"modes of categories":    rdb.ModesVersionedField(services.CategoryModes{Version: 1 << 51, ByCategory: map[services.Category]services.CategoryMode{"LIKE": services.CategoryOff}}),
+		"live board":             rdb.LiveSeenVersionedField(1 << 51),
+		"views":                  rdb.ViewsVersionedField(services.ViewsState{Version: 1 << 51, Unread: 9}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFastNode(t, nil)
@@ -35,8 +35,9 @@ func TestAuditComparesEveryVersionedField(t *testing.T) {
 			if got := a.Stats(); got.DriftedUsers != 0 {
 				t.Fatalf("with right readers: %+v", got)
 			}
-			w.Projector.AddRegisters("wrong", func(context.Context, services.UserID) ([]rdb.Register, error) { return []rdb.Register{wrong}, nil },
-				func(context.Context, services.UserID) ([]rdb.Register, error) { return nil, nil })
+			type fields = []rdb.VersionedField
+			w.Projector.AddVersionedFields("wrong", func(context.Context, services.UserID) (fields, error) { return fields{wrong}, nil },
+				func(context.Context, services.UserID) (fields, error) { return nil, nil })
 			everyone, err := people.ActiveUsers(t.Context(), w.Store, 0, 10_000, time.Time{})
 			w.Must(err)
 			for _, user := range everyone {
@@ -82,7 +83,7 @@ func TestRecount(t *testing.T) {
 	}
 	recount()
 	w.RedisServer.Do("HSET", fmt.Sprintf("{u%d}:b", user), "NL", "999;0;20484;5,0,0,0,0,0,0,0", "T", "0000000000000")
-	recount("home feed: position", "home feed: count", "register NL")
+	recount("home feed: position", "home feed: count", "versioned field NL")
 	recount()
 	w.RedisServer.Do("SET", fmt.Sprintf("{u%d}:i", user), "text")
 	recount("a key that cannot be read")

@@ -63,21 +63,23 @@ func projectSeenJob(user services.UserID) jobs.NewJob {
 
 // projectSeen projects a user's seen position in the live board into their document.
 func (s *Service) projectSeen(ctx context.Context, user services.UserID) error {
-	return s.projector.ProjectRegisters(ctx, user, s.registers)
+	return s.projector.ProjectVersionedFields(ctx, user, s.versionedFields)
 }
 
-// registers reads a user's seen position in the live board, for projectSeen and the audit. Rebuilds read all positions of a user
+// versionedFields reads a user's seen position in the live board, for projectSeen and the audit. Rebuilds read all positions of a user
 // at once instead.
-func (s *Service) registers(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+func (s *Service) versionedFields(ctx context.Context, user services.UserID) ([]rdb.VersionedField, error) {
 	seen, err := positions.Of(ctx, s.store, user, positions.LiveBoardView, "")
 	if err != nil || seen == 0 {
 		return nil, err
 	}
-	return []rdb.Register{seenRegister(seen)}, nil
+	return []rdb.VersionedField{seenVersionedField(seen)}, nil
 }
 
-// seenRegister is the versioned field of a seen position.
-func seenRegister(seen services.PostID) rdb.Register { return rdb.LiveSeenRegister(uint64(seen)) }
+// seenVersionedField is the versioned field of a seen position.
+func seenVersionedField(seen services.PostID) rdb.VersionedField {
+	return rdb.LiveSeenVersionedField(uint64(seen))
+}
 
 // followedHosts are the hosts that a user follows and may see, as their document names them, ordered by ID.
 func (s *Service) followedHosts(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {

@@ -204,7 +204,7 @@ func TestTheAuditFindsWrongBoards(t *testing.T) {
 	w.RedisServer.Do("ZADD", key("r"), "0", "0stray")
 	differed("what is none", "live board: replays")
 	w.RedisServer.Do("HSET", key("b"), "B", "7;")
-	differed("a mark", "register B")
+	differed("a mark", "versioned field B")
 	w.RedisServer.Do("SET", key("r"), "x")
 	differed("a key of another type", "a key that cannot be read")
 	if _, err := w.Caches.Changelog.RunOnce(t.Context()); err != nil || showServiceOf(w).Memory.Version() == 0 {

@@ -114,7 +114,7 @@ func New(cfg Config) *Service {
 	// engines need not import a feature.
 	cfg.Fanout.RegisterHosts(s.mergeHost)
 	cfg.Fanout.Projector.RegisterHostsReader(s.followedHosts)
-	cfg.Fanout.Projector.AddPositionReader("live board", positions.LiveBoardView, seenRegister, s.registers)
+	cfg.Fanout.Projector.AddPositionReader("live board", positions.LiveBoardView, seenVersionedField, s.versionedFields)
 	cfg.Fanout.Projector.RegisterAuditPart("live board", s.audit)
 	cfg.Fanout.Projector.RegisterExpiringRows("former positions of shows", s.forgetAfterSessions(forgetFormerPositions))
 	cfg.Fanout.Projector.RegisterExpiringRows("ended follows of hosts", s.forgetAfterSessions(forgetPastFollows))

@@ -18,8 +18,8 @@ SELECT r.message FROM site_message_recipients r WHERE r.user_number = $1 AND r.t
 )
 
 // audit returns the versioned fields that a user's document should have, for the audit to compare. It shares neither the statements nor
-// the counting with registers.
-func (s *Service) audit(ctx context.Context, user services.UserID) (fields []rdb.Register, err error) {
+// the counting with versionedFields.
+func (s *Service) audit(ctx context.Context, user services.UserID) (fields []rdb.VersionedField, err error) {
 	const tries = 3
 	versions, err := s.auditVersions(ctx, user)
 	for range tries {
@@ -34,9 +34,9 @@ func (s *Service) audit(ctx context.Context, user services.UserID) (fields []rdb
 			}
 			state := services.MessageTypeState{Type: kind, Version: version, Unread: len(unread), UnreadByDay: daysOf(unread)}
 			if s.expiry.Expires(services.SourceSiteMessages) {
-				fields = append(fields, rdb.MessageDaysRegister(state))
+				fields = append(fields, rdb.MessageDaysVersionedField(state))
 			} else {
-				fields = append(fields, rdb.MessagesRegister(state))
+				fields = append(fields, rdb.MessagesVersionedField(state))
 			}
 		}
 		// Equal versions before and after: nothing has changed in between. Counts that change all the time are audited again anyway.

@@ -85,7 +85,7 @@ func projectCountsJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jo
 
 // projectCounts projects the counts that SQL has now. They include at least the mark that queued the job.
 func (s *Service) projectCounts(ctx context.Context, user services.UserID) error {
-	return s.projector.ProjectRegisters(ctx, user, s.registers)
+	return s.projector.ProjectVersionedFields(ctx, user, s.versionedFields)
 }
 
 // deliver writes the rows of a chunk and projects the counts of its users. If the job is repeated after a crash between the two

@@ -363,7 +363,7 @@ func TestAnOlderCountIsIgnored(t *testing.T) {
 		if got, want := w.Document(user).Messages, []services.MessageTypeState{{Type: generalType, Version: 3, Unread: 30}}; !cmp.Equal(got, want) {
 			t.Errorf("the document has %+v", got)
 		}
-		results, err := w.Redis.PutRegisters(t.Context(), []rdb.Registers{{User: user + 1, Fields: []rdb.Register{rdb.MessagesRegister(services.MessageTypeState{Type: generalType, Version: 1})}}})
+		results, err := w.Redis.PutVersionedFields(t.Context(), []rdb.VersionedFields{{User: user + 1, Fields: []rdb.VersionedField{rdb.MessagesVersionedField(services.MessageTypeState{Type: generalType, Version: 1})}}})
 		w.Must(err)
 		if results[0].Status != redis.Missing {
 			t.Errorf("without a document: %+v", results[0])

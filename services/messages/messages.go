@@ -39,7 +39,7 @@ type Service struct {
 	projector *projector.Projector
 	ids       *services.IDClock
 	types     []string
-	// If messages expire, documents hold counts by day instead of one count: see register.
+	// If messages expire, documents hold counts by day instead of one count: see versionedField.
 	expiry services.SourceExpiry
 }
 
@@ -50,33 +50,33 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{db: cfg.DB, projector: cfg.Projector, ids: cfg.IDs, types: cfg.Types, expiry: cfg.Projector.Expiry()}
 	cfg.Jobs.Register(s.kinds()...)
-	cfg.Projector.AddRegisters("site messages", s.registers, s.audit)
+	cfg.Projector.AddVersionedFields("site messages", s.versionedFields, s.audit)
 	return s
 }
 
-// registers are a user's counts according to the facts: what a rebuild writes, and what the job of a mark projects.
-func (s *Service) registers(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
+// versionedFields are a user's counts according to the facts: what a rebuild writes, and what the job of a mark projects.
+func (s *Service) versionedFields(ctx context.Context, user services.UserID) (fields []rdb.VersionedField, err error) {
 	states, err := readUserStates(ctx, s.db, user)
 	for _, state := range states {
-		registers = append(registers, s.register(state))
+		fields = append(fields, s.versionedField(state))
 	}
-	return registers, err
+	return fields, err
 }
 
-// register is the versioned field of a state. Counts by day let a document drop expired messages without a write at each midnight.
-func (s *Service) register(state unreadState) rdb.Register {
+// versionedField is the versioned field of a state. Counts by day let a document drop expired messages without a write at each midnight.
+func (s *Service) versionedField(state unreadState) rdb.VersionedField {
 	if s.expiry.Expires(services.SourceSiteMessages) {
-		return rdb.MessageDaysRegister(state.documentState())
+		return rdb.MessageDaysVersionedField(state.documentState())
 	}
-	return rdb.MessagesRegister(state.documentState())
+	return rdb.MessagesVersionedField(state.documentState())
 }
 
 // project writes counts into their users' documents. A document that has a newer version keeps it. A user without a document gets
 // none.
 func (s *Service) project(ctx context.Context, states []unreadState) error {
-	var fields projector.RegistersByUser
+	var fields projector.VersionedFieldsByUser
 	for _, state := range states {
-		fields.Add(state.User, s.register(state))
+		fields.Add(state.User, s.versionedField(state))
 	}
-	return s.projector.PutRegisters(ctx, fields.All)
+	return s.projector.PutVersionedFields(ctx, fields.All)
 }

@@ -20,9 +20,9 @@ WHERE s.recipient = $1 GROUP BY s.category, s.ver, s.head, g.bucket`)
 	auditedPreferences = sql.NewStatement("audit the category preferences of a user", `SELECT c.preferences, c.ver FROM category_preferences c WHERE c.user_number = $1`)
 )
 
-// auditCounts returns the fields of the document with a user's counts, for the audit to compare. countRegisters returns the same fields.
+// auditCounts returns the fields of the document with a user's counts, for the audit to compare. countVersionedFields returns the same fields.
 // The two share neither the statement nor the counting, so that the audit finds errors in the other.
-func (s *Service) auditCounts(ctx context.Context, user services.UserID) (fields []rdb.Register, err error) {
+func (s *Service) auditCounts(ctx context.Context, user services.UserID) (fields []rdb.VersionedField, err error) {
 	today := services.DayOf(s.db.Now())
 	counts := map[services.Category]*services.CategoryCounts{}
 	err = s.db.Each(ctx, auditedGroups, []any{user}, func(scan func(...any) error) error {
@@ -58,15 +58,15 @@ func (s *Service) auditCounts(ctx context.Context, user services.UserID) (fields
 			continue
 		}
 		of.HostCategoryID = host.ID
-		fields = append(fields, rdb.CategoryRegisters(*of)...)
+		fields = append(fields, rdb.CategoryVersionedFields(*of)...)
 	}
 	return fields, err
 }
 
-// auditModes returns the field of the document with a user's modes of categories, for the audit to compare. modeRegisters returns the
+// auditModes returns the field of the document with a user's modes of categories, for the audit to compare. modeVersionedFields returns the
 // same field. Each has its own statement and its own parser of the column, so that the audit finds errors in the other: auditModes must
 // not share code with readPreferences.
-func (s *Service) auditModes(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+func (s *Service) auditModes(ctx context.Context, user services.UserID) ([]rdb.VersionedField, error) {
 	var version int64
 	var text string
 	if some, err := s.db.One(ctx, auditedPreferences, []any{user}, &text, &version); err != nil || !some || version == 0 {
@@ -87,5 +87,5 @@ func (s *Service) auditModes(ctx context.Context, user services.UserID) ([]rdb.R
 			modes.ByCategory[category] = services.CategoryOff
 		}
 	}
-	return []rdb.Register{rdb.ModesRegister(modes)}, nil
+	return []rdb.VersionedField{rdb.ModesVersionedField(modes)}, nil
 }

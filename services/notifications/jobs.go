@@ -78,12 +78,12 @@ func RecountActorJob(recipient, actor services.UserID) jobs.NewJob {
 // projectCounts writes a user's counts and modes into their document, from the facts. It may run late and twice: the fields are
 // versioned.
 func (s *Service) projectCounts(ctx context.Context, user services.UserID) error {
-	return s.projector.ProjectRegisters(ctx, user, func(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
-		counts, err := s.countRegisters(ctx, user)
+	return s.projector.ProjectVersionedFields(ctx, user, func(ctx context.Context, user services.UserID) ([]rdb.VersionedField, error) {
+		counts, err := s.countVersionedFields(ctx, user)
 		if err != nil {
 			return nil, err
 		}
-		modes, err := s.modeRegisters(ctx, user)
+		modes, err := s.modeVersionedFields(ctx, user)
 		return append(counts, modes...), err
 	})
 }

@@ -80,14 +80,14 @@ func New(cfg Config) *Service {
 	}
 	cfg.Jobs.Register(s.jobKinds()...)
 	// Rebuilds use the first function of each pair, and the audit uses the second.
-	cfg.Projector.AddRegisters("notifications", s.countRegisters, s.auditCounts)
-	cfg.Projector.AddRegisters("modes of categories", s.modeRegisters, s.auditModes)
+	cfg.Projector.AddVersionedFields("notifications", s.countVersionedFields, s.auditCounts)
+	cfg.Projector.AddVersionedFields("modes of categories", s.modeVersionedFields, s.auditModes)
 	return s
 }
 
-// countRegisters are a user's counts according to the facts, as fields of the document. A state that categoryState.documentCounts
+// countVersionedFields are a user's counts according to the facts, as fields of the document. A state that categoryState.documentCounts
 // hides has no fields.
-func (s *Service) countRegisters(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
+func (s *Service) countVersionedFields(ctx context.Context, user services.UserID) (fields []rdb.VersionedField, err error) {
 	states, err := statesOfUser(ctx, s.db, user)
 	if err != nil {
 		return nil, err
@@ -95,10 +95,10 @@ func (s *Service) countRegisters(ctx context.Context, user services.UserID) (reg
 	hosts, err := s.Memory.definitionsFor(ctx, categoriesOf(states))
 	for _, state := range states {
 		if counts, shown := state.documentCounts(hosts); shown {
-			registers = append(registers, rdb.CategoryRegisters(counts)...)
+			fields = append(fields, rdb.CategoryVersionedFields(counts)...)
 		}
 	}
-	return registers, err
+	return fields, err
 }
 
 // project projects counts into their recipients' documents. It returns an error if a document could not be written; the caller
@@ -108,13 +108,13 @@ func (s *Service) project(ctx context.Context, states []categoryState) error {
 	if err != nil {
 		return err
 	}
-	var fields projector.RegistersByUser
+	var fields projector.VersionedFieldsByUser
 	for _, state := range states {
 		if counts, shown := state.documentCounts(hosts); shown {
-			fields.Add(state.Recipient, rdb.CategoryRegisters(counts)...)
+			fields.Add(state.Recipient, rdb.CategoryVersionedFields(counts)...)
 		}
 	}
-	return s.projector.PutRegisters(ctx, fields.All)
+	return s.projector.PutVersionedFields(ctx, fields.All)
 }
 
 // PageQuery asks for a page of a user's list. If both filters are set, UnseenOnly applies: every unseen notification is unread.

@@ -106,17 +106,19 @@ func (s *Service) SetPreference(user services.UserID, category services.Category
 			return nil, jobs.Enqueue(ctx, tx, ProjectCountsJob(user))
 		},
 		// Only the modes are projected: the counts of the facts did not change.
-		AfterCommit: func(ctx context.Context) error { return s.projector.ProjectRegisters(ctx, user, s.modeRegisters) },
+		AfterCommit: func(ctx context.Context) error {
+			return s.projector.ProjectVersionedFields(ctx, user, s.modeVersionedFields)
+		},
 	}, nil
 }
 
-// modeRegisters are the user's modes of categories; none before the first preference, so that most documents have no such field.
-func (s *Service) modeRegisters(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+// modeVersionedFields are the user's modes of categories; none before the first preference, so that most documents have no such field.
+func (s *Service) modeVersionedFields(ctx context.Context, user services.UserID) ([]rdb.VersionedField, error) {
 	found, err := preferencesOf(ctx, s.db, user)
 	if err != nil || found.version == 0 {
 		return nil, err
 	}
-	return []rdb.Register{rdb.ModesRegister(found.modes())}, nil
+	return []rdb.VersionedField{rdb.ModesVersionedField(found.modes())}, nil
 }
 
 // Alerting returns a function that reports whether an item alerts, by its category (part) and its time. If the preferences cannot be

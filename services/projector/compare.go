@@ -116,21 +116,21 @@ func (p *Projector) auditStamps(shown rdb.UserSnapshot, stamp redis.ClockStamp) 
 	return differs
 }
 
-// auditRegisters compares the versioned fields. Each field of the document must have the value of the facts, or its initial value
+// auditVersionedFields compares the versioned fields. Each field of the document must have the value of the facts, or its initial value
 // if the facts have none. Dots are compared on their own, because a document has fields only for dots that the user dismissed.
-func (p *Projector) auditRegisters(ctx context.Context, user services.UserID, shown rdb.UserSnapshot) (any, []string, error) {
-	facts, err := p.registersFromFacts(ctx, user)
+func (p *Projector) auditVersionedFields(ctx context.Context, user services.UserID, shown rdb.UserSnapshot) (any, []string, error) {
+	facts, err := p.versionedFieldsFromFacts(ctx, user)
 	if err != nil {
 		return nil, nil, err
 	}
 	want := map[string]string{}
-	for _, register := range facts {
-		want[register.Field] = register.Value
+	for _, field := range facts {
+		want[field.Name] = field.Value
 	}
 	var differs []string
 	for _, field := range p.redis.VersionedFieldNames() {
-		if !sameRegister(field, cmp.Or(want[field], rdb.InitialValue), cmp.Or(shown.Fields[field], rdb.InitialValue)) {
-			differs = append(differs, "register "+field)
+		if !sameVersionedField(field, cmp.Or(want[field], rdb.InitialValue), cmp.Or(shown.Fields[field], rdb.InitialValue)) {
+			differs = append(differs, "versioned field "+field)
 		}
 	}
 	// A dot that the user dismissed before they became dormant has no effect any more, whether or not the document has it.
@@ -141,13 +141,13 @@ func (p *Projector) auditRegisters(ctx context.Context, user services.UserID, sh
 			want[field] = shown.Fields[field]
 		}
 		if strings.HasPrefix(field, rdb.DotPrefix) && want[field] != shown.Fields[field] {
-			differs = append(differs, "register "+field)
+			differs = append(differs, "versioned field "+field)
 		}
 	}
 	// The document may lack a dot of the facts.
 	for field := range want {
 		if _, has := shown.Fields[field]; strings.HasPrefix(field, rdb.DotPrefix) && !has {
-			differs = append(differs, "register "+field)
+			differs = append(differs, "versioned field "+field)
 		}
 	}
 	slices.Sort(differs)
@@ -170,9 +170,9 @@ func parseNumber(text string) uint64 {
 	return n
 }
 
-// sameRegister reports whether two values mean the same. Counts by day contain the day on which they were counted, and change by
+// sameVersionedField reports whether two values mean the same. Counts by day contain the day on which they were counted, and change by
 // themselves as days pass.
-func sameRegister(field, want, got string) bool {
+func sameVersionedField(field, want, got string) bool {
 	if want == got {
 		return true
 	}

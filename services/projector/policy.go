@@ -10,15 +10,15 @@ import (
 // ProjectDisplayPolicy projects a user's display policy into their document. The command that changes it calls this, and so
 // does its job.
 func (p *Projector) ProjectDisplayPolicy(ctx context.Context, user services.UserID) error {
-	return p.ProjectRegisters(ctx, user, p.policyRegisters)
+	return p.ProjectVersionedFields(ctx, user, p.policyVersionedFields)
 }
 
-// policyRegisters reads a user's display policy as a versioned field, for rebuilds and for ProjectDisplayPolicy. It returns none for
+// policyVersionedFields reads a user's display policy as a versioned field, for rebuilds and for ProjectDisplayPolicy. It returns none for
 // a user who never set a policy.
-func (p *Projector) policyRegisters(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+func (p *Projector) policyVersionedFields(ctx context.Context, user services.UserID) ([]rdb.VersionedField, error) {
 	policy, err := Policy(ctx, p.store, user)
 	if err != nil || policy.Version == 0 {
 		return nil, err
 	}
-	return []rdb.Register{rdb.PolicyRegister(policy)}, nil
+	return []rdb.VersionedField{rdb.PolicyVersionedField(policy)}, nil
 }

@@ -7,7 +7,7 @@
 // write fails and its job tries again.
 //
 // There are two ways into a view. A change of facts takes the short one: the feature's job reads its versioned field from SQL,
-// PutRegisters writes it, and HintAndMark sends hints and marks the user for the change stream. A view that is missing or broken,
+// PutVersionedFields writes it, and HintAndMark sends hints and marks the user for the change stream. A view that is missing or broken,
 // or whose user was idle, takes the long one, Rebuild:
 //
 //  1. RecordVisit records the visit, so that all posts published from now on are pushed to the user. RefillInbox and Restore, which
@@ -69,17 +69,17 @@ type Projector struct {
 
 	// rebuilds, rebuildSlots, rebuildCounts, skew and negativeCounts guard themselves. Registrations fill the other fields from
 	// here on before the first job; afterwards these are only read.
-	rebuilds        singleflight.Group    // lets concurrent callers share a rebuild
-	rebuildSlots    chan struct{}         // a value for each rebuild that runs
-	rebuildCounts   rebuildCounts         // the numbers that RebuildStats returns
-	registerReaders []namedRegisterReader // of versioned fields
-	auditParts      []namedAuditPart      // what audits compare, part by part
-	rebuildParts    []namedRebuildPart    // what a rebuild reads beside the feed and versioned fields
-	visitWriters    []VisitWriter         // run in the transaction that records a visit
-	expiring        []expiringRows        // the rows that the janitor deletes for features
-	hostsReader     HostsReader           // lists the hosts in documents; nil: documents have no hosts
-	skew            clockSkew             // how far this node's clock is ahead of the database's
-	negativeCounts  atomic.Uint64         // documents in which a count was negative
+	rebuilds              singleflight.Group          // lets concurrent callers share a rebuild
+	rebuildSlots          chan struct{}               // a value for each rebuild that runs
+	rebuildCounts         rebuildCounts               // the numbers that RebuildStats returns
+	versionedFieldReaders []namedVersionedFieldReader // of versioned fields
+	auditParts            []namedAuditPart            // what audits compare, part by part
+	rebuildParts          []namedRebuildPart          // what a rebuild reads beside the feed and versioned fields
+	visitWriters          []VisitWriter               // run in the transaction that records a visit
+	expiring              []expiringRows              // the rows that the janitor deletes for features
+	hostsReader           HostsReader                 // lists the hosts in documents; nil: documents have no hosts
+	skew                  clockSkew                   // how far this node's clock is ahead of the database's
+	negativeCounts        atomic.Uint64               // documents in which a count was negative
 	// OnMark adds a function to both: markFuncs record users whose badges may have changed, and markingEnabled report whether the
 	// functions of markFuncs do anything at present.
 	markFuncs      []func(ctx context.Context, users []services.UserID) error
@@ -107,9 +107,9 @@ func New(cfg Config) *Projector {
 	p.Profiles = people.NewProfileProjector(cfg.Jobs, cfg.Store, cfg.Redis)
 	cfg.Jobs.Register(p.kinds()...)
 	// The policy, the feed and the fields are the projector's own parts; features add theirs.
-	p.AddRegisters("display policy", p.policyRegisters, p.auditPolicy)
+	p.AddVersionedFields("display policy", p.policyVersionedFields, p.auditPolicy)
 	p.RegisterAuditPart("home feed", p.auditFeed)
-	p.RegisterAuditPart("versioned fields", p.auditRegisters)
+	p.RegisterAuditPart("versioned fields", p.auditVersionedFields)
 	cfg.Jobs.OnBeat(p.adjustIDClock)
 	return p
 }

@@ -242,11 +242,11 @@ func (p *Projector) readRebuildFacts(ctx context.Context, user services.UserID) 
 	if facts.feed, err = p.feedFacts(ctx, user, seen[positions.HomeFeedView]); err != nil {
 		return facts, err
 	}
-	registers, err := p.readRegisters(ctx, user, seen)
+	fields, err := p.readVersionedFields(ctx, user, seen)
 	if err != nil {
 		return facts, err
 	}
-	facts.steps = rdb.VersionedFieldRebuildSteps(user, registers)
+	facts.steps = rdb.VersionedFieldRebuildSteps(user, fields)
 	// Parts come after the fields: each of their calls is a step, and the last script checks that none is missing.
 	for _, of := range p.rebuildParts {
 		parts, err := of.read(ctx, user)

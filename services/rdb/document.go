@@ -29,7 +29,7 @@ import (
 //	bp    while it is being rebuilt: "build;step", the step up to which nothing of that build is missing
 //	Ck    the number of states in {u<ID>}:c: if it has another number, some were lost
 //
-// and versioned fields, of which the newer version wins: see Register.
+// and versioned fields, of which the newer version wins: see VersionedField.
 type Document struct {
 	Ready bool // false: missing or being built; the other fields are then meaningless
 	// Version is the field n: the document half of the version that clients see. The shared half comes from what users share, such
@@ -53,7 +53,7 @@ type Document struct {
 	// dot, the user has dismissed the dot up to Announcements.DotsDismissedUpTo.
 	DismissedUpToByDot map[string]uint64
 	Conversations      services.ConversationSums
-	Registered
+	VersionedValues
 }
 
 // Documents reads the badge documents of the users, in their order, by one HGETALL each in one round trip.

@@ -20,7 +20,7 @@ var pulledAuthors = []services.FollowedAuthor{{Author: 300, ItemsCountAfter: 7},
 func validDocumentValues() []any {
 	values := []any{"1", "1234567890", "1700000000000001", "20000", "0000000000004", "299+", packAuthors(pulledAuthors...), packAuthors(pulledAuthors[1:]...), "7", "2", "\x00\x00\x00\x09\x01\x00\x00\x00", "1700000000000000",
 		"3;17;1700000000000000", "4;18446744073709551615", "5;3;16;1320;420;-90", "6;", "7;140;1", "3;DLIKE,OOF_THE_HOST"}
-	for range fixedRegisters[len(values)-len(unversionedFields):] {
+	for range fixedVersionedFields[len(values)-len(unversionedFields):] {
 		values = append(values, nil) // a field that is newer than this test may be absent
 	}
 	for range services.Categories {
@@ -59,7 +59,7 @@ func TestADocumentIsReadWhole(t *testing.T) {
 
 // mayBeAbsent reports whether a fixed versioned field may be absent.
 func mayBeAbsent(field string) bool {
-	return slices.ContainsFunc(fixedRegisters, func(fixed fixedRegister) bool { return fixed.field == field && fixed.optional })
+	return slices.ContainsFunc(fixedVersionedFields, func(fixed fixedVersionedField) bool { return fixed.field == field && fixed.optional })
 }
 
 func TestABrokenFieldNeverReadsAsZero(t *testing.T) {

@@ -137,7 +137,7 @@ func TestDataFromBeforeLostWritesIsRejected(t *testing.T) {
 func TestARebuildInANewEpochKeepsNothing(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 9, countedEntry), SeenUpTo: 5})
-		_, err := v.projections.PutRegisters(v.Context(), []Registers{{User: reader, Fields: []Register{SegmentRegister(services.SegmentState{Version: 7, Bits: 3})}}})
+		_, err := v.projections.PutVersionedFields(v.Context(), []VersionedFields{{User: reader, Fields: []VersionedField{SegmentVersionedField(services.SegmentState{Version: 7, Bits: 3})}}})
 		v.must(err)
 		v.must(v.projections.Commands().HSet(v.Context(), conversationsKey(reader), "17", "1;2").Err())
 		v.writeField("Cu", "4")

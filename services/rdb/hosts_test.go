@@ -66,7 +66,7 @@ func TestDocumentsListTheFollowedHosts(t *testing.T) {
 			v.Errorf("hosts that are lost are %+v after one was named: %+v", v.readDocument(), result)
 		}
 		want("rebuilt", v.buildFromFacts(FeedFacts{Hosts: []services.FollowedAuthor{second}}), redis.Applied, second)
-		results, err := v.projections.PutRegisters(v.Context(), []Registers{{reader, []Register{LiveSeenRegister(7)}}})
+		results, err := v.projections.PutVersionedFields(v.Context(), []VersionedFields{{reader, []VersionedField{LiveSeenVersionedField(7)}}})
 		v.must(err)
 		want("seen", results[0], redis.Applied, second)
 		if d, read := v.readDocument(), v.hostsState(); d.LiveSeenUpTo != 7 || read.LiveSeenUpTo != 7 || read.LastActiveDay != 20_000 {

@@ -333,8 +333,8 @@ func TestMemoryOfAnIdleUserInTwoConversations(t *testing.T) {
 	v := feedTest{t, openProjections(t, redis.Options{URL: server.URL()})}
 	v.buildFromFacts(FeedFacts{})
 	now := uint64(time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
-	results, err := v.projections.PutRegisters(v.Context(), []Registers{{User: reader, Fields: []Register{
-		AnnouncementRegister(services.AnnouncementState{Version: 12, Position: now, DotsDismissedUpTo: now}),
+	results, err := v.projections.PutVersionedFields(v.Context(), []VersionedFields{{User: reader, Fields: []VersionedField{
+		AnnouncementVersionedField(services.AnnouncementState{Version: 12, Position: now, DotsDismissedUpTo: now}),
 	}}})
 	v.must(err)
 	v.putStates(services.Membership{Conversation: 100_000, User: reader, NewestMessageNumber: 5000, ReadUpTo: 3, Version: 3, Mentions: 20},

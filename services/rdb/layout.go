@@ -52,7 +52,7 @@ const (
 		"[0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z]$"
 )
 
-// newLayout lists the fields, with the value at birth of each. parseRegisters and parseTexts read them in the same order.
+// newLayout lists the fields, with the value at birth of each. parseVersionedFields and parseTexts read them in the same order.
 func newLayout(types, dots []string, hosts *services.HostCategories, expiry services.SourceExpiry) *documentLayout {
 	l := &documentLayout{messageTypes: types, dots: dots, hostCategories: hosts, expiry: expiry, fields: slices.Clone(unversionedFields), absentWithPrevious: make([]bool, len(unversionedFields)), optional: make([]bool, len(unversionedFields))}
 	// value "" sets absentWithPrevious: the field is born with the first version of the field before it.
@@ -69,9 +69,9 @@ func newLayout(types, dots []string, hosts *services.HostCategories, expiry serv
 	if expiry.Expires(services.SourceConversations) {
 		register(nextExpiryDayField, initialValue, `^%d+$`)
 	}
-	// From here on the fields have versions. Their order is the same as in documentParser.parseRegisters.
+	// From here on the fields have versions. Their order is the same as in documentParser.parseVersionedFields.
 	l.unversionedFieldCount = len(l.fields)
-	for _, fixed := range fixedRegisters {
+	for _, fixed := range fixedVersionedFields {
 		birth := initialValue
 		if fixed.optional {
 			birth = optionalInitialValue
@@ -244,7 +244,7 @@ func (l *documentLayout) parseTexts(texts []string, epoch string) Document {
 	d.Conversations.CountedOnRead = p.unpackCountedOnRead(p.next())
 	d.Conversations.Version = p.number()
 	l.readExpiryFields(p, &d)
-	p.parseRegisters(l, &d)
+	p.parseVersionedFields(l, &d)
 	for i, dot := range l.dots {
 		if text := texts[fixed+i]; text != redis.AbsentField {
 			_, seen, found := strings.Cut(text, ";")
@@ -262,10 +262,10 @@ func (l *documentLayout) parseTexts(texts []string, epoch string) Document {
 	return d
 }
 
-// parseRegisters reads the versioned fields except the dots, in the order of newLayout.
-func (p *documentParser) parseRegisters(l *documentLayout, d *Document) {
+// parseVersionedFields reads the versioned fields except the dots, in the order of newLayout.
+func (p *documentParser) parseVersionedFields(l *documentLayout, d *Document) {
 	var version, a string
-	p.parseFixedRegisters(&d.Registered)
+	p.parseFixedVersionedFields(&d.VersionedValues)
 	hosts := l.hostCategories.All()
 	d.Notifications = make([]services.CategoryCounts, 0, len(services.Categories)+len(hosts))
 	for _, category := range services.Categories {

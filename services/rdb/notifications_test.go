@@ -24,14 +24,14 @@ type NotificationCounts struct {
 
 // PutNotifications writes the versioned fields of counts.
 func (c *Projections) PutNotifications(ctx context.Context, users []NotificationCounts) ([]redis.Result, error) {
-	registers := make([]Registers, len(users))
+	fields := make([]VersionedFields, len(users))
 	for i, user := range users {
-		registers[i].User = user.User
+		fields[i].User = user.User
 		for _, counts := range user.Counts {
-			registers[i].Fields = append(registers[i].Fields, CategoryRegisters(counts)...)
+			fields[i].Fields = append(fields[i].Fields, CategoryVersionedFields(counts)...)
 		}
 	}
-	return c.PutRegisters(ctx, registers)
+	return c.PutVersionedFields(ctx, fields)
 }
 
 // putCounts writes counts into the reader's document.

@@ -13,7 +13,7 @@
 //  3. The result says whether it changed anything, whether a refill is due, and on which nodes the user is online.
 //  4. The caller sends these nodes a hint. They read the document (Documents) and push it.
 //
-// Versioned fields (Register) need no stamp: the newer version wins, whenever it comes.
+// Versioned fields (VersionedField) need no stamp: the newer version wins, whenever it comes.
 package rdb
 
 import (

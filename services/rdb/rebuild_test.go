@@ -41,7 +41,7 @@ func (b *rebuilder) documentSteps() []redis.SequenceStep {
 		states[i] = services.Membership{Conversation: services.ConversationID(i + 1), User: b.user, NewestMessageNumber: 1, Version: 1}
 	}
 	states[0].NewestMessageNumber += b.addedMessages
-	return append(VersionedFieldRebuildSteps(b.user, []Register{SegmentRegister(services.SegmentState{Version: 7, Bits: userSegmentBits})}), MembershipRebuildSteps(states)...)
+	return append(VersionedFieldRebuildSteps(b.user, []VersionedField{SegmentVersionedField(services.SegmentState{Version: 7, Bits: userSegmentBits})}), MembershipRebuildSteps(states)...)
 }
 
 // addMessage adds a message to the first conversation, and projects it at once.

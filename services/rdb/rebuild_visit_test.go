@@ -40,13 +40,13 @@ func TestARebuildWithoutAVisitKeepsDayAndLifetime(t *testing.T) {
 		v.wantLifetime("built", 20_000, time.Hour)
 		n := v.readDocument().Version
 		for what, damage := range map[string]func(){
-			"a whole document":  func() {},
-			"another epoch":     func() { v.writeField("e", "7") },
-			"a lost field":      func() { v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), "T").Err()) },
-			"a lost inbox":      func() { v.deleteKeys(inboxKey(reader)) },
-			"an unready one":    func() { v.writeField("st", "0") },
-			"an earlier epoch":  func() { v.writeField("e", "") },
-			"a broken register": func() { v.writeField("Cv", "broken") },
+			"a whole document":         func() {},
+			"another epoch":            func() { v.writeField("e", "7") },
+			"a lost field":             func() { v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), "T").Err()) },
+			"a lost inbox":             func() { v.deleteKeys(inboxKey(reader)) },
+			"an unready one":           func() { v.writeField("st", "0") },
+			"an earlier epoch":         func() { v.writeField("e", "") },
+			"a broken versioned field": func() { v.writeField("Cv", "broken") },
 		} {
 			damage()
 			if result := v.rebuildWithoutVisit(FeedFacts{Entries: makeEntries(1, 4, countedEntry)}); result.Status != redis.Applied || result.Version <= n {

@@ -34,7 +34,7 @@ func TestASnapshotHoldsTheWholeView(t *testing.T) {
 			v.Errorf("while it is being built: %+v", got)
 		}
 		v.buildFromFacts(FeedFacts{SeenUpTo: 4, Entries: []services.FeedEntry{countedEntry(5), uncountedEntry(7), countedEntry(9)}, NewestTrimmed: 3, NewestTrimmedCounted: 2})
-		v.putRegisters(MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 3, Unread: 12}))
+		v.putVersionedFields(MessagesVersionedField(services.MessageTypeState{Type: services.DefaultMessageType, Version: 3, Unread: 12}))
 		v.must(v.projections.Commands().ZAdd(v.Context(), inboxKey(reader), redis.Z{Member: "stray"}).Err())
 		states := map[services.ConversationID]services.Membership{}
 		for i, state := range []services.Membership{
@@ -127,7 +127,7 @@ func TestAResetKeepsOnlyTheVersion(t *testing.T) {
 		v.projections.SetDots([]string{"shop"})
 		v.buildFromFacts(FeedFacts{SeenUpTo: 9, Entries: makeEntries(1, 12, countedEntry)})
 		v.must(v.projections.Presence.WriteOnlineLeases(v.Context(), []services.UserID{reader}, time.Minute))
-		v.putRegisters(DotRegister("shop", 1<<60), MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 1 << 60, Unread: 12}))
+		v.putVersionedFields(DotVersionedField("shop", 1<<60), MessagesVersionedField(services.MessageTypeState{Type: services.DefaultMessageType, Version: 1 << 60, Unread: 12}))
 		v.writeField("n", strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)) // as after a fallback version without Redis
 		before, stamp := v.readField("n"), v.takeStamp()
 		v.must(v.projections.ResetUserData(v.Context(), reader))
@@ -176,7 +176,7 @@ func TestEveryNewDocumentHasAllVersionedFields(t *testing.T) {
 		v.projections.SetDots([]string{"shop"})
 		v.buildFromFacts(FeedFacts{})
 		fields := v.projections.VersionedFieldNames()
-		if len(fields) != len(fixedRegisters)+2*len(services.Categories)+1 || slices.Contains(fields, "Dshop") {
+		if len(fields) != len(fixedVersionedFields)+2*len(services.Categories)+1 || slices.Contains(fields, "Dshop") {
 			v.Errorf("%v", fields)
 		}
 		for _, field := range fields {

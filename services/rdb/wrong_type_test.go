@@ -34,8 +34,8 @@ func (v feedTest) operationsOfEveryKind() map[string]func(context.Context) error
 			return err
 		},
 		"a stamp": func(ctx context.Context) error { _, err := v.projections.TakeUserStamp(ctx, reader); return err },
-		"a register": func(ctx context.Context) error {
-			_, err := v.projections.PutRegisters(ctx, []Registers{{User: reader, Fields: []Register{AnnouncementRegister(services.AnnouncementState{Version: 2})}}})
+		"a versioned field": func(ctx context.Context) error {
+			_, err := v.projections.PutVersionedFields(ctx, []VersionedFields{{User: reader, Fields: []VersionedField{AnnouncementVersionedField(services.AnnouncementState{Version: 2})}}})
 			return err
 		},
 		"a state": func(ctx context.Context) error {
@@ -115,7 +115,7 @@ func TestABrokenFieldStopsNoScript(t *testing.T) {
 			v.deleteKeys(inboxKey(reader), DocumentKey(reader), onlineKey(reader), conversationsKey(reader))
 			v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
 			damage()
-			for _, name := range []string{"a state", "a register", "a rebuild"} {
+			for _, name := range []string{"a state", "a versioned field", "a rebuild"} {
 				if err := v.operationsOfEveryKind()[name](v.Context()); err != nil {
 					v.Errorf("%s is broken, %s: %v", what, name, err)
 				}

@@ -186,13 +186,13 @@ func (s *Service) project(ctx context.Context, users []services.UserID) error {
 	if err != nil {
 		return err
 	}
-	registers := make([]rdb.Registers, 0, len(states))
+	fields := make([]rdb.VersionedFields, 0, len(states))
 	for _, user := range users {
 		if state, touched := states[user]; touched {
-			registers = append(registers, rdb.Registers{User: user, Fields: []rdb.Register{rdb.ViewsRegister(state)}})
+			fields = append(fields, rdb.VersionedFields{User: user, Fields: []rdb.VersionedField{rdb.ViewsVersionedField(state)}})
 		}
 	}
-	return s.projector.PutRegisters(ctx, registers)
+	return s.projector.PutVersionedFields(ctx, fields)
 }
 
 // projectCounts counts again for a user who touched a view, and writes the count into the document. It is called before the touch is
@@ -201,21 +201,21 @@ func (s *Service) projectCounts(ctx context.Context, user services.UserID) error
 	return s.project(ctx, []services.UserID{user})
 }
 
-// registers returns a user's count, from the facts, as a versioned field of the document.
-func (s *Service) registers(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+// versionedFields returns a user's count, from the facts, as a versioned field of the document.
+func (s *Service) versionedFields(ctx context.Context, user services.UserID) ([]rdb.VersionedField, error) {
 	states, err := readCounts(ctx, s.db, []services.UserID{user})
 	if state, touched := states[user]; touched && err == nil {
-		return []rdb.Register{rdb.ViewsRegister(state)}, nil
+		return []rdb.VersionedField{rdb.ViewsVersionedField(state)}, nil
 	}
 	return nil, err
 }
 
-// audit returns the same versioned field as registers, for the audit to compare. It counts the items themselves (auditCounts), by other
-// statements than registers, so that a wrong statement shows as a difference.
-func (s *Service) audit(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+// audit returns the same versioned field as versionedFields, for the audit to compare. It counts the items themselves (auditCounts), by other
+// statements than versionedFields, so that a wrong statement shows as a difference.
+func (s *Service) audit(ctx context.Context, user services.UserID) ([]rdb.VersionedField, error) {
 	state, found, err := auditCounts(ctx, s.db, user)
 	if err != nil || !found {
 		return nil, err
 	}
-	return []rdb.Register{rdb.ViewsRegister(state)}, nil
+	return []rdb.VersionedField{rdb.ViewsVersionedField(state)}, nil
 }

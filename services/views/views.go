@@ -56,7 +56,7 @@ func New(cfg Config) *Service {
 		db: cfg.DB, redis: projection{cfg.Redis}, jobs: cfg.Jobs, projector: cfg.Projector, ids: cfg.IDs, clock: cfg.Clock, log: cfg.Log,
 	}
 	cfg.Jobs.Register(s.kinds()...)
-	cfg.Projector.AddRegisters("views", s.registers, s.audit)
+	cfg.Projector.AddVersionedFields("views", s.versionedFields, s.audit)
 	return s
 }
 

@@ -85,11 +85,11 @@ func TestLateNotificationCountsChangeNothing(t *testing.T) {
 			t.Fatalf("%+v, want 1 like", want.Notifications.Like)
 		}
 		for i, old := range late {
-			var fields projector.RegistersByUser
+			var fields projector.VersionedFieldsByUser
 			for _, counts := range old {
-				fields.Add(author, rdb.CategoryRegisters(counts)...)
+				fields.Add(author, rdb.CategoryVersionedFields(counts)...)
 			}
-			if err := n.Projector.PutRegisters(t.Context(), fields.All); err != nil {
+			if err := n.Projector.PutVersionedFields(t.Context(), fields.All); err != nil {
 				t.Fatal(err)
 			}
 			if got := n.Badges("author"); got.Notifications.Like != want.Notifications.Like || got.Version != want.Version {

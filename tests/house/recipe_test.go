@@ -24,20 +24,20 @@ var docsDeclarationRow = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\| `([\\w ]+
 // returns the text that must be in it for a source; nil if there is no such text. The sources here are those that are one count, which
 // are in services.CountFields; no other list has a line for them.
 var declarationsListingSources = map[[2]string]func(field services.CountField) string{
-	{"services/sources.go", "Sources"}:                     func(f services.CountField) string { return sourceConstantName(f) },
-	{"services/sources.go", "CountFields"}:                 func(f services.CountField) string { return `"` + f.Name + `"` },
-	{"graph/badges.graphqls", "enum BadgeSource"}:          func(f services.CountField) string { return string(f.Source) },
-	{"graph/badges.graphqls", "type Badges"}:               func(f services.CountField) string { return f.Name + ": BadgeCount!" },
-	{"services/rdb/registers.go", "fixedRegisters"}:        nil, // it lists fields of documents and not names of sources
-	{"services/rdb/registers.go", "Registered"}:            nil,
-	{"services/rdb/registers.go", "parseFixedRegisters"}:   nil,
-	{"services/node/wire.go", "Sources"}:                   nil, // registration refuses a list that lacks a source
-	{"services/node/wire.go", "wire"}:                      nil,
-	{"services/node/wire.go", "AllExportKinds"}:            nil, // TestEveryTableIsExportedOrNot finds a table that is missing
-	{"services/node/exports_test.go", "tablesNotExported"}: nil,
-	{"services/node/wire.go", "eraseSteps"}:                nil, // TestErasureLeavesNothing finds rows that are left
-	{"tests/nodes/kinds_test.go", "allJobKinds"}:           nil, // TestANodeKnowsEveryKindOfJob finds a kind that is missing
-	{"docs/architecture.md", "Packages"}:                   nil, // checkTree finds a package that is missing
+	{"services/sources.go", "Sources"}:                                func(f services.CountField) string { return sourceConstantName(f) },
+	{"services/sources.go", "CountFields"}:                            func(f services.CountField) string { return `"` + f.Name + `"` },
+	{"graph/badges.graphqls", "enum BadgeSource"}:                     func(f services.CountField) string { return string(f.Source) },
+	{"graph/badges.graphqls", "type Badges"}:                          func(f services.CountField) string { return f.Name + ": BadgeCount!" },
+	{"services/rdb/versioned_fields.go", "fixedVersionedFields"}:      nil, // it lists fields of documents and not names of sources
+	{"services/rdb/versioned_fields.go", "VersionedValues"}:           nil,
+	{"services/rdb/versioned_fields.go", "parseFixedVersionedFields"}: nil,
+	{"services/node/wire.go", "Sources"}:                              nil, // registration refuses a list that lacks a source
+	{"services/node/wire.go", "wire"}:                                 nil,
+	{"services/node/wire.go", "AllExportKinds"}:                       nil, // TestEveryTableIsExportedOrNot finds a table that is missing
+	{"services/node/exports_test.go", "tablesNotExported"}:            nil,
+	{"services/node/wire.go", "eraseSteps"}:                           nil, // TestErasureLeavesNothing finds rows that are left
+	{"tests/nodes/kinds_test.go", "allJobKinds"}:                      nil, // TestANodeKnowsEveryKindOfJob finds a kind that is missing
+	{"docs/architecture.md", "Packages"}:                              nil, // checkTree finds a package that is missing
 }
 
 // sourceConstantName returns the name of a source's constant in package services, such as SourceHomeFeed.

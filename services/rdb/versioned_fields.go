@@ -11,7 +11,7 @@ import (
 	"tidings/services/redis"
 )
 
-// Register is a field of a document whose value is absolute and begins with its version and ";": the newer version wins,
+// VersionedField is a field of a document whose value is absolute and begins with its version and ";": the newer version wins,
 // so that it may be written late, twice and in any order.
 //
 //	N<category> H<category>  notifications: "ver;older;day;c0,...,c7", "ver;position of the newest"
@@ -25,18 +25,18 @@ import (
 //	P                        display policy: "ver;turned in or out of the total;as dot;quiet from;to;offset"
 //	Q                        categories for which the user chose a mode: "ver;C<category>,D<category>,...", C a number, D a dot, O off;
 //	                         absent until the first preference
-type Register struct {
-	Field string // the name of the field in the document
+type VersionedField struct {
+	Name  string // in the document
 	Value string // the version, ";" and the parts of the value
 }
 
-// Registers are the versioned fields to write into one user's document.
-type Registers struct {
+// VersionedFields are the versioned fields to write into one user's document.
+type VersionedFields struct {
 	User   services.UserID
-	Fields []Register
+	Fields []VersionedField
 }
 
-// These are the names of the versioned fields that do not depend on the configuration. Register describes their values.
+// These are the names of the versioned fields that do not depend on the configuration. VersionedField describes their values.
 const (
 	announcementField  = "A" // announcements and dots
 	segmentField       = "G" // the user's segments
@@ -50,16 +50,20 @@ const (
 	nextExpiryDayField = "Cx" // conversations: the day on which the next messages leave the counts
 )
 
-// fixedRegister is a versioned field of every document, whatever is configured, with the pattern of a whole value. A field
+// fixedVersionedField is a versioned field of every document, whatever is configured, with the pattern of a whole value. A field
 // that few users have may be absent until its first version, like a dot: each byte counts in the document of an idle user.
-type fixedRegister struct {
+type fixedVersionedField struct {
 	field, pattern string // the field's name, and the Lua pattern of a valid value
 	optional       bool   // the field may be absent until its first version
 }
 
-// fixedRegisters are the versioned fields of every document. Add a new one at the end, with optional: documents of the previous
+// fixedVersionedFields are the versioned fields of every document. Add a new one at the end, with optional: documents of the previous
 // release do not have it.
-var fixedRegisters = []fixedRegister{
+//
+// Features do not register them, as they register jobs and lists. Every badge that is read is parsed by parseFixedVersionedFields, which
+// calls the parsers directly, and keeps their values in VersionedValues without an allocation. Both name each field anyway; a
+// registered parser would be a call through a table, which makes each document escape to the heap.
+var fixedVersionedFields = []fixedVersionedField{
 	{announcementField, `^%d+;%d+;%d+$`, false},
 	{segmentField, `^%d+;%d+$`, false},
 	{policyField, `^%d+;%d+;%d+;%d+;%d+;%-?%d+$`, false},
@@ -68,8 +72,8 @@ var fixedRegisters = []fixedRegister{
 	{categoryModesField, `^%d+;[^;]*$`, true},
 }
 
-// Registered holds the values of the fixed versioned fields.
-type Registered struct {
+// VersionedValues holds the values of the fixed versioned fields.
+type VersionedValues struct {
 	Announcements services.AnnouncementState
 	Segments      services.SegmentState
 	Policy        services.DisplayPolicy
@@ -78,9 +82,8 @@ type Registered struct {
 	Modes         services.CategoryModes // the modes that the user chose for categories
 }
 
-// parseFixedRegisters reads the fixed versioned fields, in the order of fixedRegisters. It calls the parsers directly: calls
-// through a table would make each document escape to the heap.
-func (p *documentParser) parseFixedRegisters(r *Registered) {
+// parseFixedVersionedFields reads the fixed versioned fields, in the order of fixedVersionedFields, which says why each is called by name.
+func (p *documentParser) parseFixedVersionedFields(r *VersionedValues) {
 	r.Announcements = p.announcements()
 	r.Segments = p.segments()
 	r.Policy = p.policy()
@@ -114,46 +117,46 @@ func messagesField(kind string) string { return "S" + kind }
 // dotField names the field of a dot. It contains the dot's name, which the application chose.
 func dotField(name string) string { return "D" + name }
 
-// registersPut is the script of PutRegisters and VersionedFieldRebuildSteps.
-var registersPut = loadScript("registers_put")
+// versionedFieldsPut is the script of PutVersionedFields and VersionedFieldRebuildSteps.
+var versionedFieldsPut = loadScript("versioned_fields_put")
 
-// PutRegisters writes versioned fields into the users' documents, one script for each user, one round trip for each 500 users. The
+// PutVersionedFields writes versioned fields into the users' documents, one script for each user, one round trip for each 500 users. The
 // result is Missing for a user without a document: their rebuild writes the fields.
-func (c *Projections) PutRegisters(ctx context.Context, users []Registers) ([]redis.Result, error) {
+func (c *Projections) PutVersionedFields(ctx context.Context, users []VersionedFields) ([]redis.Result, error) {
 	calls := make([]redis.ScriptCall, len(users))
 	for i, user := range users {
-		calls[i] = registersCall(user)
+		calls[i] = versionedFieldsCall(user)
 	}
-	return c.ChangeForResults(ctx, registersPut, calls)
+	return c.ChangeForResults(ctx, versionedFieldsPut, calls)
 }
 
-// registersCall is the call of the script registersPut for one user. In a rebuild, redis.NumberSteps puts the step's number in the place
+// versionedFieldsCall is the call of the script versionedFieldsPut for one user. In a rebuild, redis.NumberSteps puts the step's number in the place
 // of the first argument.
-func registersCall(user Registers) redis.ScriptCall {
+func versionedFieldsCall(user VersionedFields) redis.ScriptCall {
 	args := make([]any, 1, 1+2*len(user.Fields))
 	args[0] = redis.NoStepNumber
-	for _, register := range user.Fields {
-		args = append(args, register.Field, register.Value)
+	for _, field := range user.Fields {
+		args = append(args, field.Name, field.Value)
 	}
 	return redis.ScriptCall{Keys: []string{DocumentKey(user.User), onlineKey(user.User)}, Args: args}
 }
 
 // VersionedFieldRebuildSteps are the steps of a user's rebuild that write versioned fields.
-func VersionedFieldRebuildSteps(user services.UserID, fields []Register) []redis.SequenceStep {
+func VersionedFieldRebuildSteps(user services.UserID, fields []VersionedField) []redis.SequenceStep {
 	if len(fields) == 0 {
 		return nil
 	}
-	return []redis.SequenceStep{{Script: registersPut, ScriptCall: registersCall(Registers{user, fields})}}
+	return []redis.SequenceStep{{Script: versionedFieldsPut, ScriptCall: versionedFieldsCall(VersionedFields{user, fields})}}
 }
 
-// registerValue prints a versioned field of small parts. registers_put.lua reads the version and leaves the rest alone.
-func registerValue(version uint64, parts ...string) string {
+// versionedValue prints a versioned field of small parts. versioned_fields_put.lua reads the version and leaves the rest alone.
+func versionedValue(version uint64, parts ...string) string {
 	return strconv.FormatUint(version, 10) + ";" + strings.Join(parts, ";")
 }
 
-// CategoryRegisters are the versioned fields of one category of notifications. Both have the version of the counts, so
+// CategoryVersionedFields are the versioned fields of one category of notifications. Both have the version of the counts, so
 // they win or lose together.
-func CategoryRegisters(counts services.CategoryCounts) []Register {
+func CategoryVersionedFields(counts services.CategoryCounts) []VersionedField {
 	// The fields of a category of the host application have its ID and not its name: the ID is shorter, and a name may be defined again.
 	var count, newest string
 	if counts.HostCategoryID > 0 {
@@ -161,7 +164,7 @@ func CategoryRegisters(counts services.CategoryCounts) []Register {
 	} else {
 		count, newest = countsField(counts.Category), newestField(counts.Category)
 	}
-	return []Register{{count, countsText(counts)}, {newest, registerValue(counts.Version, counts.Newest.String())}}
+	return []VersionedField{{count, countsText(counts)}, {newest, versionedValue(counts.Version, counts.Newest.String())}}
 }
 
 // DropCategory takes the fields of a removed category of the host application out of documents. The fields are not read any
@@ -179,52 +182,52 @@ func (c *Projections) DropCategory(ctx context.Context, users []services.UserID,
 	return redis.MapError(err)
 }
 
-// MessagesRegister is the versioned field of one type of site messages.
-func MessagesRegister(state services.MessageTypeState) Register {
-	return Register{messagesField(state.Type), registerValue(state.Version, redis.FormatInteger(state.Unread))}
+// MessagesVersionedField is the versioned field of one type of site messages.
+func MessagesVersionedField(state services.MessageTypeState) VersionedField {
+	return VersionedField{messagesField(state.Type), versionedValue(state.Version, redis.FormatInteger(state.Unread))}
 }
 
-// MessageDaysRegister is the versioned field of one type of site messages, with unread messages by day. It takes the place of
-// MessagesRegister where messages leave the count by age.
-func MessageDaysRegister(state services.MessageTypeState) Register {
-	return Register{messagesField(state.Type), countsText(services.CategoryCounts{
+// MessageDaysVersionedField is the versioned field of one type of site messages, with unread messages by day. It takes the place of
+// MessagesVersionedField where messages leave the count by age.
+func MessageDaysVersionedField(state services.MessageTypeState) VersionedField {
+	return VersionedField{messagesField(state.Type), countsText(services.CategoryCounts{
 		Version: state.Version, OlderUnseen: state.UnreadByDay.OlderCount, NewestDay: state.UnreadByDay.NewestDay, CountByDay: state.UnreadByDay.CountByDay,
 	})}
 }
 
-// AnnouncementRegister is the versioned field of a user's position in the announcements.
-func AnnouncementRegister(state services.AnnouncementState) Register {
-	return Register{announcementField, registerValue(state.Version, redis.FormatInteger(state.Position), redis.FormatInteger(state.DotsDismissedUpTo))}
+// AnnouncementVersionedField is the versioned field of a user's position in the announcements.
+func AnnouncementVersionedField(state services.AnnouncementState) VersionedField {
+	return VersionedField{announcementField, versionedValue(state.Version, redis.FormatInteger(state.Position), redis.FormatInteger(state.DotsDismissedUpTo))}
 }
 
-// SegmentRegister is the versioned field of a user's segments.
-func SegmentRegister(state services.SegmentState) Register {
-	return Register{segmentField, registerValue(state.Version, redis.FormatInteger(state.Bits))}
+// SegmentVersionedField is the versioned field of a user's segments.
+func SegmentVersionedField(state services.SegmentState) VersionedField {
+	return VersionedField{segmentField, versionedValue(state.Version, redis.FormatInteger(state.Bits))}
 }
 
-// DotRegister is the versioned field of a dismissed dot: its version is the raise that the user dismissed.
-func DotRegister(name string, seen uint64) Register {
-	return Register{dotField(name), registerValue(seen, redis.FormatInteger(seen))}
+// DotVersionedField is the versioned field of a dismissed dot: its version is the raise that the user dismissed.
+func DotVersionedField(name string, seen uint64) VersionedField {
+	return VersionedField{dotField(name), versionedValue(seen, redis.FormatInteger(seen))}
 }
 
-// PolicyRegister is the versioned field of a display policy.
-func PolicyRegister(policy services.DisplayPolicy) Register {
-	return Register{policyField, registerValue(policy.Version, redis.FormatInteger(services.PackSources(policy.InTotalInverted)), redis.FormatInteger(services.PackSources(policy.AsDot)),
+// PolicyVersionedField is the versioned field of a display policy.
+func PolicyVersionedField(policy services.DisplayPolicy) VersionedField {
+	return VersionedField{policyField, versionedValue(policy.Version, redis.FormatInteger(services.PackSources(policy.InTotalInverted)), redis.FormatInteger(services.PackSources(policy.AsDot)),
 		redis.FormatInteger(policy.QuietFromMinute), redis.FormatInteger(policy.QuietToMinute), redis.FormatInteger(policy.UTCOffsetMinutes))}
 }
 
-// LiveSeenRegister is the versioned field with the changelog version up to which the live board was seen.
-func LiveSeenRegister(version uint64) Register {
-	return Register{liveSeenField, registerValue(version)}
+// LiveSeenVersionedField is the versioned field with the changelog version up to which the live board was seen.
+func LiveSeenVersionedField(version uint64) VersionedField {
+	return VersionedField{liveSeenField, versionedValue(version)}
 }
 
-// ViewsRegister is the versioned field of the new items in a user's views.
-func ViewsRegister(state services.ViewsState) Register {
+// ViewsVersionedField is the versioned field of the new items in a user's views.
+func ViewsVersionedField(state services.ViewsState) VersionedField {
 	more := "0"
 	if state.AtLeast {
 		more = "1"
 	}
-	return Register{viewsField, registerValue(state.Version, redis.FormatInteger(state.Unread), more)}
+	return VersionedField{viewsField, versionedValue(state.Version, redis.FormatInteger(state.Unread), more)}
 }
 
 // The constants are the letters of the modes in the versioned field.
@@ -234,9 +237,9 @@ const (
 	offModeLetter   = 'O'
 )
 
-// ModesRegister is the versioned field of the categories for which a user chose a mode, in the order of their names, so
+// ModesVersionedField is the versioned field of the categories for which a user chose a mode, in the order of their names, so
 // that equal choices have equal values: the audit compares texts.
-func ModesRegister(modes services.CategoryModes) Register {
+func ModesVersionedField(modes services.CategoryModes) VersionedField {
 	var list []string
 	for _, category := range slices.Sorted(maps.Keys(modes.ByCategory)) {
 		switch modes.ByCategory[category] {
@@ -248,7 +251,7 @@ func ModesRegister(modes services.CategoryModes) Register {
 			list = append(list, string(offModeLetter)+string(category))
 		}
 	}
-	return Register{categoryModesField, registerValue(modes.Version, strings.Join(list, ","))}
+	return VersionedField{categoryModesField, versionedValue(modes.Version, strings.Join(list, ","))}
 }
 
 // modeOf reads the mode of an item: the letter of a mode before the name of a category. known is false for any other letter, or without a

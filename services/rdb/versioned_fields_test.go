@@ -12,10 +12,10 @@ import (
 	"tidings/services/redis"
 )
 
-// putRegisters writes versioned fields into the reader's document.
-func (v feedTest) putRegisters(registers ...Register) redis.Result {
+// putVersionedFields writes versioned fields into the reader's document.
+func (v feedTest) putVersionedFields(fields ...VersionedField) redis.Result {
 	v.Helper()
-	results, err := v.projections.PutRegisters(v.Context(), []Registers{{reader, registers}})
+	results, err := v.projections.PutVersionedFields(v.Context(), []VersionedFields{{reader, fields}})
 	v.must(err)
 	return results[0]
 }
@@ -32,28 +32,28 @@ func TestVersionedFieldsAreReadAsTheyWereWritten(t *testing.T) {
 		want.DismissedUpToByDot = map[string]uint64{"shop": 1_700_000_000_000_001}
 		want.Policy = services.DisplayPolicy{Version: 4, AsDot: map[services.Source]bool{services.SourceHomeFeed: true}, QuietFromMinute: 60, QuietToMinute: 30, UTCOffsetMinutes: -480}
 		want.Modes = services.CategoryModes{Version: 5, ByCategory: map[services.Category]services.CategoryMode{services.CategoryLike: services.CategoryDot, "OF_THE_HOST": services.CategoryOff}}
-		registers := []Register{
-			MessagesRegister(want.Messages[0]), AnnouncementRegister(want.Announcements), SegmentRegister(want.Segments),
-			DotRegister("shop", 1_700_000_000_000_001), PolicyRegister(want.Policy),
-			ModesRegister(want.Modes),
+		fields := []VersionedField{
+			MessagesVersionedField(want.Messages[0]), AnnouncementVersionedField(want.Announcements), SegmentVersionedField(want.Segments),
+			DotVersionedField("shop", 1_700_000_000_000_001), PolicyVersionedField(want.Policy),
+			ModesVersionedField(want.Modes),
 		}
-		for _, register := range registers {
-			result := v.putRegisters(register)
+		for _, field := range fields {
+			result := v.putVersionedFields(field)
 			if result.Status != redis.Applied {
-				v.Errorf("%+v: %+v", register, result)
+				v.Errorf("%+v: %+v", field, result)
 			}
 			want.Version = result.Version
-			if again := v.putRegisters(register); again.Status != redis.Unchanged {
-				v.Errorf("%+v again: %+v", register, again)
+			if again := v.putVersionedFields(field); again.Status != redis.Unchanged {
+				v.Errorf("%+v again: %+v", field, again)
 			}
-			if older := v.putRegisters(Register{register.Field, "1;0"}); older.Status != redis.Unchanged {
-				v.Errorf("an older %s: %+v", register.Field, older)
+			if older := v.putVersionedFields(VersionedField{field.Name, "1;0"}); older.Status != redis.Unchanged {
+				v.Errorf("an older %s: %+v", field.Name, older)
 			}
 		}
 		if difference := cmp.Diff(want, v.readDocument()); difference != "" {
 			v.Error(difference)
 		}
-		if result := v.putRegisters(registers...); result.Status != redis.Unchanged {
+		if result := v.putVersionedFields(fields...); result.Status != redis.Unchanged {
 			v.Errorf("all of them again: %+v", result)
 		}
 	})
@@ -63,7 +63,7 @@ func TestVersionedFieldsAreReadAsTheyWereWritten(t *testing.T) {
 func TestDotsAreReadAfterSetDots(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.buildFromFacts(FeedFacts{})
-		v.putRegisters(DotRegister("shop", 7))
+		v.putVersionedFields(DotVersionedField("shop", 7))
 		if d := v.readDocument(); !d.Ready || d.DismissedUpToByDot != nil {
 			v.Errorf("before it is known: %+v", d)
 		}
@@ -82,7 +82,7 @@ func TestDotsAreReadAfterSetDots(t *testing.T) {
 func TestARebuildAddsANewTypeOfMessages(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.buildFromFacts(FeedFacts{})
-		v.putRegisters(MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 3, Unread: 12}))
+		v.putVersionedFields(MessagesVersionedField(services.MessageTypeState{Type: services.DefaultMessageType, Version: 3, Unread: 12}))
 		v.projections.layout.Store(newLayout([]string{"billing", services.DefaultMessageType}, nil, nil, nil))
 		if d := v.readDocument(); d.Ready {
 			v.Errorf("without the new type it is %+v", d)
@@ -105,13 +105,13 @@ func TestAPolicyIsReadAsItWasWritten(t *testing.T) {
 			Version: rapid.Uint64Range(1, 1<<60).Draw(t, "version"), InTotalInverted: sources.Draw(t, "out"), AsDot: sources.Draw(t, "dots"),
 			QuietFromMinute: minute.Draw(t, "from"), QuietToMinute: minute.Draw(t, "to"), UTCOffsetMinutes: rapid.IntRange(-720, 840).Draw(t, "offset"),
 		}
-		register := PolicyRegister(policy)
-		p := &documentParser{texts: []string{register.Value}}
+		field := PolicyVersionedField(policy)
+		p := &documentParser{texts: []string{field.Value}}
 		if got := p.policy(); p.failed || !cmp.Equal(got, policy) {
-			t.Fatalf("%+v is %q and read as %+v", policy, register.Value, got)
+			t.Fatalf("%+v is %q and read as %+v", policy, field.Value, got)
 		}
-		if len(register.Value) > 64 {
-			t.Fatalf("%q is longer than a compact document allows", register.Value)
+		if len(field.Value) > 64 {
+			t.Fatalf("%q is longer than a compact document allows", field.Value)
 		}
 	})
 }
@@ -121,12 +121,12 @@ func TestACountOfViewsIsReadAsItWasWritten(t *testing.T) {
 		state := services.ViewsState{
 			Version: rapid.Uint64Range(1, 1<<60).Draw(t, "version"), Unread: rapid.IntRange(0, 20_000).Draw(t, "unread"), AtLeast: rapid.Bool().Draw(t, "more"),
 		}
-		register := ViewsRegister(state)
-		p := &documentParser{texts: []string{register.Value}}
+		field := ViewsVersionedField(state)
+		p := &documentParser{texts: []string{field.Value}}
 		if got := p.views(); p.failed || got != state {
-			t.Fatalf("%+v is %q and read as %+v", state, register.Value, got)
+			t.Fatalf("%+v is %q and read as %+v", state, field.Value, got)
 		}
-		p = &documentParser{texts: []string{register.Value[:len(register.Value)-1] + "2"}}
+		p = &documentParser{texts: []string{field.Value[:len(field.Value)-1] + "2"}}
 		if got := p.views(); !p.failed {
 			t.Fatalf("a broken value is read as %+v", got)
 		}
@@ -157,7 +157,7 @@ func TestACountOfViewsMayBeAbsent(t *testing.T) {
 			v.Errorf("without views: %+v", d)
 		}
 		state := services.ViewsState{Version: 3, Unread: 12}
-		v.putRegisters(ViewsRegister(state))
+		v.putVersionedFields(ViewsVersionedField(state))
 		if d := v.readDocument(); !d.Ready || d.Views != state {
 			v.Errorf("with views: %+v", d)
 		}
@@ -169,7 +169,7 @@ func TestACountOfViewsMayBeAbsent(t *testing.T) {
 		if d := v.readDocument(); d.Ready {
 			v.Errorf("between the steps of its rebuild it is read as %+v", d.Views)
 		}
-		v.putRegisters(ViewsRegister(state))
+		v.putVersionedFields(ViewsVersionedField(state))
 		v.buildFromFacts(FeedFacts{Stamp: stamp})
 		if d := v.readDocument(); !d.Ready || d.Views != state {
 			v.Errorf("rebuilt it is read as %+v", d)

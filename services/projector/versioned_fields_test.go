@@ -13,8 +13,8 @@ func TestRegisteringANameTwicePanics(t *testing.T) {
 	w := newEmbeddedWorld(t)
 	for want, register := range map[string]func(){
 		`projector: the reader "live board" is registered twice`: func() {
-			none := func(context.Context, services.UserID) ([]rdb.Register, error) { return nil, nil }
-			w.Projector.AddRegisters("live board", none, none)
+			none := func(context.Context, services.UserID) ([]rdb.VersionedField, error) { return nil, nil }
+			w.Projector.AddVersionedFields("live board", none, none)
 		},
 		`projector: the expiring rows "drafts" are registered twice`: func() {
 			w.Projector.RegisterExpiringRows("drafts", func(context.Context) (int, error) { return 0, nil })

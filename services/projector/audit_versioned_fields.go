@@ -11,17 +11,17 @@ import (
 	"tidings/services/sql"
 )
 
-// registersFromFacts returns the versioned fields that a user's document should have, in the order of their names. The audit reads
+// versionedFieldsFromFacts returns the versioned fields that a user's document should have, in the order of their names. The audit reads
 // the facts by statements of its own. If it used the readers of rebuilds, it would accept the output of a wrong reader.
-func (p *Projector) registersFromFacts(ctx context.Context, user services.UserID) (facts []rdb.Register, err error) {
-	for _, reader := range p.registerReaders {
-		registers, err := reader.audit(ctx, user)
+func (p *Projector) versionedFieldsFromFacts(ctx context.Context, user services.UserID) (facts []rdb.VersionedField, err error) {
+	for _, reader := range p.versionedFieldReaders {
+		fields, err := reader.audit(ctx, user)
 		if err != nil {
-			return nil, fmt.Errorf("audited registers of %s: %w", reader.name, err)
+			return nil, fmt.Errorf("audited versioned fields of %s: %w", reader.name, err)
 		}
-		facts = append(facts, registers...)
+		facts = append(facts, fields...)
 	}
-	slices.SortFunc(facts, func(a, b rdb.Register) int { return cmp.Compare(a.Field, b.Field) })
+	slices.SortFunc(facts, func(a, b rdb.VersionedField) int { return cmp.Compare(a.Name, b.Name) })
 	return facts, nil
 }
 
@@ -29,8 +29,8 @@ func (p *Projector) registersFromFacts(ctx context.Context, user services.UserID
 var auditedPolicy = sql.NewStatement("audit a display policy", `
 SELECT p.offset_east, p.quiet_to, p.quiet_from, p.as_dot, p.out_of_total, p.ver FROM display_policies p WHERE p.user_number = $1`)
 
-// auditPolicy reads the display policy for the audit. It shares neither the statement nor the assembling with policyRegisters.
-func (p *Projector) auditPolicy(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+// auditPolicy reads the display policy for the audit. It shares neither the statement nor the assembling with policyVersionedFields.
+func (p *Projector) auditPolicy(ctx context.Context, user services.UserID) ([]rdb.VersionedField, error) {
 	var offset, quietTo, quietFrom int
 	var dots, inverted, version int64
 	found, err := p.store.One(ctx, auditedPolicy, []any{user}, &offset, &quietTo, &quietFrom, &dots, &inverted, &version)
@@ -44,5 +44,5 @@ func (p *Projector) auditPolicy(ctx context.Context, user services.UserID) ([]rd
 	for i, source := range services.Sources {
 		policy.InTotalInverted[source], policy.AsDot[source] = inverted>>i&1 == 1, dots>>i&1 == 1
 	}
-	return []rdb.Register{rdb.PolicyRegister(policy)}, nil
+	return []rdb.VersionedField{rdb.PolicyVersionedField(policy)}, nil
 }
