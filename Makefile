@@ -26,7 +26,7 @@ DETECTOR = $(if $(filter-out 0,$(RACE)),-race -gcflags='modernc.org/...=$(UNWATC
 # The packages whose tests take longest come first, so that no processor is idle at the end. Four packages at a time keep two
 # processors busy, because many tests wait. With five, six packages of services took 1.2 times the processor time of two at a time on a
 # virtual machine, where a switch of processes is dear.
-LONGEST = ./tests/contract ./tests/model ./tests/nodes ./resolvers ./tests/faults ./services/live ./services/badge ./services/command ./services/notifications ./services/social ./services/fanout ./services/chat ./services/rdb ./web ./tests/engines ./services/audit ./services/views ./tests/examples
+LONGEST = ./tests/contract ./tests/model ./tests/nodes ./resolvers ./tests/faults ./services/live ./services/badge ./services/command ./services/notifications ./services/social ./services/fanout ./services/chat ./services/rdb ./web ./tests/engines ./tests/imports ./services/audit ./services/views ./tests/examples
 
 test: install check ## install what is missing, vet, build, run every test; with RACE=1 under the race detector
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"tidings/services"
+	"tidings/services/feed"
 	"tidings/services/importer"
 	"tidings/services/sql"
 )
@@ -36,7 +37,7 @@ func TestTheRawRowsEqualTheImportedOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	ids := services.NewIDClock(services.SystemClock{}, 1)
-	report, err := importer.Posts(t.Context(), s, ids, []services.PostKind{services.PostKindPost}, importer.Options{File: file, Quiet: true})
+	report, err := feed.ImportFile(t.Context(), s, ids, []services.PostKind{services.PostKindPost}, importer.Options{File: file, Quiet: true})
 	if err != nil || report.NewItems != count {
 		t.Fatalf("%+v, %v", report, err)
 	}

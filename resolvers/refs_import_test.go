@@ -6,7 +6,10 @@ import (
 	"testing"
 
 	"tidings/services"
+	"tidings/services/feed"
 	"tidings/services/importer"
+	"tidings/services/live"
+	"tidings/services/messages"
 )
 
 // importLines imports lines into the database, as the command tidings import does. what is the kind of the lines, such as "posts".
@@ -18,11 +21,11 @@ func (a *testAPI) importLines(what, lines string) importer.Report {
 	var err error
 	switch what {
 	case "posts":
-		report, err = importer.Posts(a.t.Context(), a.Store, a.IDs, []services.PostKind{services.PostKindPost}, options)
+		report, err = feed.ImportFile(a.t.Context(), a.Store, a.IDs, []services.PostKind{services.PostKindPost}, options)
 	case "shows":
-		report, err = importer.Shows(a.t.Context(), a.Store, a.IDs, options)
+		report, err = live.ImportFile(a.t.Context(), a.Store, a.IDs, options)
 	case "messages":
-		report, err = importer.Messages(a.t.Context(), a.Store, a.Store, a.IDs, []string{services.DefaultMessageType}, options)
+		report, err = messages.ImportFile(a.t.Context(), a.Store, a.IDs, []string{services.DefaultMessageType}, options)
 	}
 	if err != nil || report.BadLines > 0 {
 		a.t.Fatalf("%s: %+v, %v", lines, report, err)

@@ -39,6 +39,10 @@ func Run(ctx context.Context, args []string, env func(string) string, stdout, st
 		fmt.Fprintln(stderr, "tidings:", err)
 		return 2
 	}
+	// An import has an exit code of its own: it may be complete although some lines were bad. It reports errors beside its progress.
+	if command.Import.What != "" {
+		return runImport(ctx, command, os.Stdin, stdout)
+	}
 	switch command.Name {
 	// The runtime is set up before anything is opened, because the engines size themselves by it.
 	case "serve":
@@ -48,9 +52,6 @@ func Run(ctx context.Context, args []string, env func(string) string, stdout, st
 		node.TuneMemory(ctx, env, memlimit.FromCgroup, log)
 		log.LogAttrs(ctx, slog.LevelInfo, "configuration", maskedSettings(command.Config)...)
 		err = node.Serve(ctx, command.Config, stdout, log)
-	// An import has an exit code of its own: it may be complete although some lines were bad. It reports errors beside its progress.
-	case "import follows", "import messages", "import posts", "import shows":
-		return runImport(ctx, command, os.Stdin, stdout)
 	case "export":
 		err = runExport(ctx, command, stdout)
 	case "erase":

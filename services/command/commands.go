@@ -19,7 +19,7 @@ import (
 // them. Fields without a flag (kong:"-") are set by finishParse from the words, because their meaning depends on the command.
 // Only the options of the command that was named mean anything.
 type Command struct {
-	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "erase", "webhooks add" (or list and so on), "token", "vapid", "doctor", "schema", "completion", "help" or "version"
+	Name   string        `kong:"-"` // "serve", "import follows" (or another of importKinds), "export", "erase", "webhooks add" (or list and so on), "token", "vapid", "doctor", "schema", "completion", "help" or "version"
 	Config node.Config   `embed:""` // each command checks only the settings that it takes
 	Import importOptions `embed:""`
 	Export exportOptions `embed:""`
@@ -38,7 +38,7 @@ type commandLineGrammar struct {
 	Command `embed:""`
 
 	Serve   struct{}    `cmd:"" default:"1" help:"Serve until SIGTERM or Ctrl-C."`
-	Imports importArgs  `cmd:"" name:"import" help:"Import follows from a CSV file, or site messages, posts or shows from a JSON Lines file."`
+	Imports importArgs  `cmd:"" name:"import" help:"${import_summary}"`
 	Exports exportArgs  `cmd:"" name:"export" help:"Export all data of one user as JSON Lines."`
 	Erases  eraseArgs   `cmd:"" name:"erase" help:"Remove a user and everything that they did, for good."`
 	Hooks   webhookArgs `cmd:"" name:"webhooks" help:"Manage the endpoints that changes of badges are sent to."`
@@ -55,7 +55,7 @@ type commandLineGrammar struct {
 // tag says optional. The types of words have the method Help, which is why several are empty structs of their own. The tag `words`
 // lists values for completion in shells.
 type importArgs struct {
-	What string `arg:"" words:"follows messages posts shows" help:"follows, messages, posts or shows"`
+	What string `arg:"" words:"${imports}" help:"${imports_or}"`
 	File string `arg:"" help:"the file, gzipped or not; - is the standard input"`
 }
 
@@ -74,14 +74,10 @@ type exportArgs struct {
 	User string `arg:"" help:"the host application's key of the user"`
 }
 
-// importable are the kinds of data that can be imported. This list decides; the tag `words` of importArgs.What repeats it for
-// completion in shells.
-var importable = []string{"follows", "messages", "posts", "shows"}
-
 // newParser makes a parser that puts what it reads into g. r collects unreadable values; a parser that only describes the flags needs
 // none (nil). newParser parses nothing: g may hold values already, which settingsOf then reads from the model.
 func newParser(g *commandLineGrammar, r valueDecoder, more ...kong.Option) *kong.Kong {
-	options := append(more, tagVariables, kong.Name("tidings"), kong.Description(about), kong.Help(printHelp), kong.ValueFormatter(flagHelp),
+	options := append(more, tagVariables(), kong.Name("tidings"), kong.Description(about), kong.Help(printHelp), kong.ValueFormatter(flagHelp),
 		kong.ConfigureHelp(kong.HelpOptions{FlagsLast: true, WrapUpperBound: 120}))
 	// Our valueDecoder takes the place of kong's own mappers, which would stop at the first fault.
 	for _, readable := range decodableTypes {
@@ -212,12 +208,12 @@ func helpHintFor(line *kong.Context) string {
 func (g *commandLineGrammar) finishParse(line *kong.Context, unread valueDecoder) (faults []error) {
 	switch g.Name {
 	case "import":
-		if !slices.Contains(importable, g.Imports.What) {
-			return []error{fmt.Errorf("%s is not a kind of import: follows, messages, posts and shows are", services.Quote(g.Imports.What))}
+		if _, found := importKind(g.Imports.What, g.Config); !found {
+			return []error{fmt.Errorf("%s is not a kind of import: %s are", services.Quote(g.Imports.What), joinWords(importNames(), "and"))}
 		}
 		// From here on the name of the command includes the kind of import, because commandTakesFlag needs it.
 		g.Name += " " + g.Imports.What
-		g.Import.File = g.Imports.File
+		g.Import.What, g.Import.File = g.Imports.What, g.Imports.File
 		// A key with the prefix before it must be a valid key; x stands for the key.
 		if g.Import.Prefix != "" && services.CheckUserKey(g.Import.Prefix+"x") != nil {
 			faults = append(faults, fmt.Errorf("--prefix is %s: up to %d printable characters are allowed, and no space first", services.Quote(g.Import.Prefix), services.MaxKeyCharacters-1))
@@ -281,6 +277,7 @@ func (g *commandLineGrammar) finishParse(line *kong.Context, unread valueDecoder
 
 // importOptions are the options of "tidings import" besides the database. The tag `for` of an option names the kinds that take it.
 type importOptions struct {
+	What   string `kong:"-"` // the name of the kind
 	File   string `kong:"-"` // a path, or "-" for the standard input
 	Both   bool   `group:"Import:" for:"import follows" help:"import each row as two follows, one in each direction"`
 	Prefix string `for:"import" placeholder:"TEXT" help:"a text to put before every key of the file: with u, 17 becomes the user u17"`

@@ -200,7 +200,7 @@ func flagOf(flags map[string]*kong.Flag, word string) (flag *kong.Flag, apart bo
 // ${NAME} in a tag is a list of tagVariables.
 func valuesOf(value *kong.Value, form string) (list []suggestion) {
 	words := value.Tag.Get("oneof") + " " + value.Tag.Get("words")
-	for name, text := range tagVariables { // a list has commas
+	for name, text := range tagVariables() { // a list has commas
 		words = strings.ReplaceAll(words, "${"+name+"}", strings.ReplaceAll(text, ",", ""))
 	}
 	for _, word := range strings.Fields(words) {

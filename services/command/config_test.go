@@ -204,7 +204,7 @@ func TestProfilesNeedAnAddressOfOperators(t *testing.T) {
 // A variable that only the server reads does not stop an import.
 func TestImport(t *testing.T) {
 	got := mustParse(t, "import follows f.csv --both --prefix u --database sqlite:x.db --quiet", "TIDINGS_LISTEN=:80", "TIDINGS_WORKERS=x", "TIDINGS_DATA=d")
-	if want := (importOptions{File: "f.csv", Both: true, Prefix: "u", Quiet: true}); got.Import != want {
+	if want := (importOptions{What: "follows", File: "f.csv", Both: true, Prefix: "u", Quiet: true}); got.Import != want {
 		t.Errorf("got %+v, want %+v", got.Import, want)
 	}
 	if got.Config.DatabaseURL() != "sqlite:x.db" || got.Config.Data != "d" {

@@ -1,9 +1,12 @@
 package command
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"tidings/services/node"
 )
 
 // Each method Help returns the text that --help prints between the usage and the flags.
@@ -22,51 +25,20 @@ Examples:
 A flag takes precedence over its environment variable, and the variable over the default. An empty variable counts as not set.
 `
 
-// Help is the text of tidings import --help above its flags.
+// Help is the text of tidings import --help above its flags: the parts of the kinds, and what holds for all.
 func (importArgs) Help() string {
-	return `Examples:
+	var examples, parts strings.Builder
+	for _, kind := range importKinds(node.Config{}) {
+		for _, example := range kind.Examples {
+			fmt.Fprintf(&examples, "  %s\n", example)
+		}
+		fmt.Fprintf(&parts, "%s\n", kind.Help)
+	}
+	return "Examples:\n\n" + examples.String() + "\n" + parts.String() + aboutImports
+}
 
-  tidings import follows follows.csv.gz
-  tidings import follows friends.csv --both --prefix u --database postgres://tidings@db/tidings
-  zcat follows.csv.gz | tidings import follows -
-  tidings import messages spring.jsonl.gz
-  tidings import posts archive.jsonl.gz --prefix u
-  tidings import shows season.jsonl.gz
-  tidings import shows season.jsonl.gz --factor 60 --database postgres://tidings@db/tidings
-
-Follows: FILE is CSV, gzipped or not; - is the standard input. The columns are follower,followee or
-follower,followee,since: the host application's keys of users (1 to 128 printable characters; as they are, in quotes if
-they have a comma or a quote, or if the line would begin with #) and a time in RFC 3339. Posts that the followee publishes after since count as new for the follower; without it, posts
-published after the import do.
-
-A first line with names of columns is recognised: follower,followee, from,to, source,target, user_id,friend_id and
-the like. If it names the followee first, the file is refused. A first line with other names is a row if both are
-valid keys.
-
-Messages: a line of FILE is {"key":"spring","type":"general","title":"...","content":"...","to":["alice","bob"]}, up to
-1 MB, with 1 to 10,000 recipients. Later lines with the same key add recipients and may leave out the text, so that
-one message can go to millions. A recipient gets a message of one key once, even if several imports name them. The
-messages reach their recipients while the server runs.
-
-Posts: a line of FILE is {"key":"p2","author":"alice","at":"2026-01-31T09:30:00Z","body":"...","parent":"p1"}, up to
-128 KB. at is the time of the post and its position in feeds (RFC 3339, to the millisecond; not in the future); of two
-posts in one millisecond the later line is the newer post. key and parent are optional. A post with a key is imported
-once, whichever file names it: the key is the post's ref (1 to 128 printable characters), by which ingest and the API
-know it as post:ref:KEY. Keys of shows and messages are their refs likewise. A post without a key is imported again from another file. Importing the same file again
-adds nothing. parent is the key of an earlier post, or the ID of any post (post:...): an answer to a post is a comment,
-an answer to that a reply. --feed-kinds sets the kinds that enter home feeds. Imported posts, mentions and answers
-notify nobody. The feeds of active users are rebuilt while the server runs.
-
-Shows: a line of FILE is {"key":"s1","host":"alice","title":"...","plannedAt":"2026-01-31T20:00:00Z"}, up to 128 KB; it
-may have startedAt, endedAt, cancelled (true), coverUrl and replayUrl. Times are RFC 3339, or milliseconds since 1970.
-A show with an end is a replay; one with only a start is live; both times are in the past. A show is imported once, by
-its key, and stays with its host: a line that names another host is a bad line. An import sends no reminders. A live or
-upcoming show that nobody ends or starts is closed like any other show. Boards show the imported shows while the server
-runs. With --factor 60 the shows are replayed instead: an hour of FILE takes a minute, beside nodes that run on the same
-PostgreSQL. All times move to the present; each show is scheduled an hour of FILE ahead, and then starts, ends or is
-cancelled as if its host did it. Ctrl-C stops the replay, and the next run continues with the next event.
-
-A line that cannot be used is reported with its number and written to FILE.bad; the other lines are imported, and the
+// aboutImports is the end of the text of tidings import --help.
+const aboutImports = `A line that cannot be used is reported with its number and written to FILE.bad; the other lines are imported, and the
 exit code is 1. An import that was interrupted continues where it stopped when it is started again (not from the
 standard input). A follow that exists already stays as it is. The limit on followed users does not apply to an import,
 because the data is the host application's. On SQLite the server must not run at the same time.
@@ -74,7 +46,6 @@ because the data is the host application's. On SQLite the server must not run at
 A gzipped file shows where it was cut off; a plain one does not. So the last row of a plain CSV file is treated as a bad
 line if it does not end with a line break: alice,bob may have become alice,bo. If the row is complete, import FILE.bad.
 `
-}
 
 // Help is the text of tidings export --help above its flags.
 func (exportArgs) Help() string {

@@ -2,24 +2,17 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 
 	"tidings/services"
-	"tidings/services/changelog"
-	"tidings/services/fanout"
 	"tidings/services/importer"
-	"tidings/services/jobs"
-	"tidings/services/live"
 	"tidings/services/node"
-	"tidings/services/nodecache"
-	"tidings/services/people"
-	"tidings/services/projector"
 	"tidings/services/sql"
 )
 
@@ -50,10 +43,13 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 	// Tests give a buffer, and get lines.
 	file, _ := out.(*os.File)
 	opts := importer.Options{
-		File: command.Import.File, BothDirections: command.Import.Both, KeyPrefix: command.Import.Prefix, Quiet: command.Import.Quiet,
+		File: command.Import.File, BothDirections: command.Import.Both, ReplayFactor: command.Import.Factor, KeyPrefix: command.Import.Prefix, Quiet: command.Import.Quiet,
 		Input: in, Out: out, OutIsTerminal: isTerminal(file),
 	}
-	report, err := importFile(ctx, db, command, opts)
+	// This process is no node: the random part of its clock keeps its IDs apart from those of nodes.
+	ids := services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))
+	kind, _ := importKind(command.Import.What, command.Config) // checked with the words
+	report, err := kind.Run(ctx, db, ids, opts)
 	// The report is printed also after a failure, because the next run continues after the last committed line. It has the bad
 	// lines too.
 	if report.LastLine > 0 || err == nil {
@@ -68,54 +64,53 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 	return 0
 }
 
-// importFile runs the command's import of the file. It queues the jobs with which the nodes project the new facts. Facts are
-// written here and projected by the nodes, which may run on other machines: this process opens no Redis.
-func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.Options) (report importer.Report, err error) {
-	// This process is no node: the random part of its clock keeps its IDs apart from those of nodes.
-	ids := services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))
-	// Posts and follows change feeds that exist already, and only jobs of the nodes can rebuild these.
-	refill := func(err error) error {
-		// Redis may still hold feeds that lack the imported data.
-		// The thresholds are read from SQL, as nodes do, because an operator may have changed them. Without a row no node has
-		// run yet, and the setting counts.
-		thresholds, set, failed := people.ActivityThresholds(ctx, db)
-		if failed != nil || !set {
-			thresholds.DormantAfter = command.Config.ActiveFor
-		}
-		// Dormant users have no inbox to refill: it is built when they return.
-		active := thresholds.DormantCutoff(services.SystemClock{}.Now())
-		// The refills are queued also when ctx has ended: otherwise projections would lack the new rows until the audit finds that.
-		_, queued := projector.QueueInboxRefills(context.WithoutCancel(ctx), db, active)
-		return errors.Join(err, queued)
+// importKinds are the kinds of import that the command line has, with the settings that they take: words, help and calls are made of
+// this list. Tests add a kind of their own.
+var importKinds = node.Imports
+
+// importKind finds a kind of import by its name.
+func importKind(name string, settings node.Config) (kind importer.Kind, found bool) {
+	kinds := importKinds(settings)
+	at := slices.IndexFunc(kinds, func(kind importer.Kind) bool { return kind.Name == name })
+	if at < 0 {
+		return kind, false
 	}
-	switch command.Name {
-	case "import messages":
-		return importer.Messages(ctx, db, db, ids, command.Config.SiteMessageTypes, opts)
-	case "import posts":
-		kinds, _ := node.ParseFeedKinds(command.Config.FeedKinds) // checked with the settings
-		report, err = importer.Posts(ctx, db, ids, kinds, opts)
-		// An import that continues an interrupted one may add nothing, but the interrupted one did not reach this line.
-		if report.NewItems > 0 || report.ResumedAfter > 0 {
-			err = refill(err)
-		}
-		return report, err
-	case "import shows":
-		if command.Import.Factor == 0 {
-			return importer.Shows(ctx, db, ids, opts)
-		}
-		// Only facts and jobs are written here: the nodes on the same database project them.
-		engine, log := jobs.New(jobs.Config{DB: db}), changelog.New(changelog.Config{Log: nodecache.SQL{DB: db}, Logger: slog.Default()})
-		projections := projector.New(projector.Config{Jobs: engine, Store: db, Clock: services.SystemClock{}, IDs: ids})
-		fan := fanout.New(fanout.Config{Jobs: engine, Projector: projections, Store: db, Clock: services.SystemClock{}, IDs: ids})
-		service := live.New(live.Config{Store: db, Jobs: engine, Fanout: fan, Changelog: log, IDs: ids, Clock: services.SystemClock{}})
-		return importer.ReplayShows(ctx, db, service, command.Import.Factor, opts)
+	return kinds[at], true
+}
+
+// importNames are the names of the kinds of import, in their order.
+func importNames() (names []string) {
+	for _, kind := range importKinds(node.Config{}) {
+		names = append(names, kind.Name)
 	}
-	// Only follows are left. They change how many followers an author has, and with it the mode of their posts.
-	report, err = importer.Follows(ctx, db, ids, opts)
-	if report.NewItems > 0 || report.ResumedAfter > 0 {
-		err = errors.Join(refill(err), fanout.QueueUpdateAllModes(context.WithoutCancel(ctx), db))
+	return names
+}
+
+// importSummary says what can be imported, for the list of commands: "Import follows from a CSV file, or site messages or posts from
+// a JSON Lines file." Kinds of one format are together, in the order of the first of each format.
+func importSummary() string {
+	var formats []string
+	objects := map[string][]string{}
+	for _, kind := range importKinds(node.Config{}) {
+		if objects[kind.FileFormat] == nil {
+			formats = append(formats, kind.FileFormat)
+		}
+		objects[kind.FileFormat] = append(objects[kind.FileFormat], kind.Objects)
 	}
-	return report, err
+	parts := make([]string, len(formats))
+	for i, format := range formats {
+		parts[i] = joinWords(objects[format], "or") + " from a " + format + " file"
+	}
+	return "Import " + strings.Join(parts, ", or ") + "."
+}
+
+// joinWords joins words with commas, and the last two with a word such as "or".
+func joinWords(words []string, last string) string {
+	most := len(words) - 1
+	if most < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:most], ", ") + " " + last + " " + words[most]
 }
 
 // isTerminal reports whether a progress bar can be drawn: on a character device. /dev/null is one too, where the bar does no harm. A nil

@@ -45,7 +45,12 @@ func environmentVariable(flag *kong.Flag) string {
 
 // tagVariables are the lists that tags name as ${NAME}, so that no tag repeats a list of the code. kong replaces them in the help texts, and
 // valuesOf in the tag `words`.
-var tagVariables = kong.Vars{"sources": joinSources(services.Sources), "expirable_sources": joinSources(services.ExpirableSources)}
+func tagVariables() kong.Vars {
+	return kong.Vars{
+		"sources": joinSources(services.Sources), "expirable_sources": joinSources(services.ExpirableSources),
+		"import_summary": importSummary(), "imports": strings.Join(importNames(), ", "), "imports_or": joinWords(importNames(), "or"),
+	}
+}
 
 // joinSources returns the names of sources, with commas between.
 func joinSources(sources []services.Source) string {

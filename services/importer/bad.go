@@ -3,7 +3,6 @@ package importer
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +24,7 @@ type badLines struct {
 	count int64     // bad lines in the file, and those that wait for flush
 
 	// These bound the cost of a broken file: bytes for each line, and lines on the screen.
-	maxKeptBytes int      // bytes of a line that are kept; 0 is maxLineBytes
+	maxKeptBytes int      // bytes of a line that are kept
 	addedThisRun int      // bad lines of this run, of which the first are put on the screen
 	handle       *os.File // the open file; nil before the first flush
 	// pending has the entries that flush has yet to write. count includes them.
@@ -102,7 +101,7 @@ func (b *badLines) add(number int64, line []byte, reason error) {
 	b.pendingCount++
 	fmt.Fprintf(&b.pending, badLineRemarkFormat+"%s\n", number, reason)
 	// A line that is too long arrives with one byte more than allowed, which only shows that it is too long.
-	b.pending.Write(line[:min(len(line), cmp.Or(b.maxKeptBytes, maxLineBytes))])
+	b.pending.Write(line[:min(len(line), b.maxKeptBytes)])
 	b.pending.WriteByte('\n')
 	// A failure to print stops nothing: the bad lines are in the file.
 	switch b.addedThisRun++; {

@@ -3,18 +3,20 @@ package importer
 import (
 	"testing"
 
-	"tidings/services/people/peopletest"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
 )
 
 func TestImportProgress(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
-		sqltest.Equal(b.T, sqltest.Must(readProgress(b.Ctx, b.DB, "file"))(b.T), int64(0))
+	sqltest.EachEngine(t, func(t *testing.T, open func() *sql.DB) {
+		db := open()
+		sqltest.Equal(t, sqltest.Must(readProgress(t.Context(), db, "file"))(t), int64(0))
 		for _, line := range []int64{1000, 2000} {
-			b.MustWrite(func(tx *sql.Tx) error { return setProgress(b.Ctx, tx, "file", line) })
-			sqltest.Equal(b.T, sqltest.Must(readProgress(b.Ctx, b.DB, "file"))(b.T), line)
+			if err := db.Write(t.Context(), func(tx *sql.Tx) error { return setProgress(t.Context(), tx, "file", line) }); err != nil {
+				t.Fatal(err)
+			}
+			sqltest.Equal(t, sqltest.Must(readProgress(t.Context(), db, "file"))(t), line)
 		}
-		sqltest.Equal(b.T, sqltest.Must(readProgress(b.Ctx, b.DB, "another"))(b.T), int64(0))
+		sqltest.Equal(t, sqltest.Must(readProgress(t.Context(), db, "another"))(t), int64(0))
 	})
 }

@@ -33,8 +33,8 @@ type progress struct {
 }
 
 // newProgress makes the progress of an import that begins at started.
-func newProgress(opts Options, size int64, started time.Time) *progress {
-	p := &progress{out: opts.Out, now: opts.Clock.Now, fileBytes: size, started: started, lastDrawnAt: started, drawsBar: opts.OutIsTerminal, countedUnit: opts.formOrDefault().countedUnit}
+func newProgress(opts Options, form Form, size int64, started time.Time) *progress {
+	p := &progress{out: opts.Out, now: opts.Clock.Now, fileBytes: size, started: started, lastDrawnAt: started, drawsBar: opts.OutIsTerminal, countedUnit: form.CountedUnit}
 	if opts.Quiet {
 		p.out = io.Discard
 	}

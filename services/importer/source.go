@@ -5,23 +5,17 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"reflect"
-	"strings"
 
 	"tidings/services"
 )
 
-const (
-	// maxLineBytes bounds a line of a file of follows: two keys and a time are far shorter.
-	maxLineBytes           = 4096
-	progressKeySampleBytes = 64 << 10 // bytes of the beginning of a file, by which it is recognized
-)
+// progressKeySampleBytes is how many bytes of the beginning of a file it is recognized by.
+const progressKeySampleBytes = 64 << 10
 
 var (
 	gzipMagic     = []byte{0x1f, 0x8b}       // the first bytes of every gzip file
@@ -38,7 +32,7 @@ type importFile struct {
 	gzipped      bool   // the file is compressed by gzip, which detects a file that is cut off
 	noLineBreak  bool   // the last line read has no line break: the file may be truncated there
 
-	form    fileForm        // the form of its lines
+	form    Form            // the form of its lines
 	file    *os.File        // nil for the standard input
 	counter *countingReader // counts what was read, as it is stored
 	reader  *bufio.Reader   // reads lines, unpacked
@@ -57,10 +51,9 @@ func (c *countingReader) Read(p []byte) (int, error) {
 }
 
 // openSource opens the file of an import, or for "-" the standard input. It returns INVALID if that cannot be read.
-func openSource(opts Options) (*importFile, error) {
-	form := opts.formOrDefault()
+func openSource(opts Options, form Form) (*importFile, error) {
 	// Without a regular file there is no folder beside it: bad lines go into the working folder.
-	s := &importFile{badLinesPath: "import-" + form.name + ".bad", form: form, counter: &countingReader{Reader: opts.Input}}
+	s := &importFile{badLinesPath: "import-" + form.Name + ".bad", form: form, counter: &countingReader{Reader: opts.Input}}
 	// The standard input cannot be read again, so it has no progressKey and no stored progress.
 	if opts.File == "-" {
 		if opts.Input == nil {
@@ -110,7 +103,7 @@ func (s *importFile) setProgressKey(opts Options) error {
 		return services.Wrapf(services.Invalid, err, "%s cannot be read", opts.File)
 	}
 	_, _ = fmt.Fprintf(hash, "\x00%s\x00%d\x00%t\x00%s", path, info.Size(), opts.BothDirections, opts.KeyPrefix)
-	s.progressKey = fmt.Sprintf("%s:%x", s.form.name, hash.Sum(nil))
+	s.progressKey = fmt.Sprintf("%s:%x", s.form.Name, hash.Sum(nil))
 	s.size = info.Size()
 	s.badLinesPath = opts.File + ".bad"
 	return nil
@@ -119,7 +112,7 @@ func (s *importFile) setProgressKey(opts Options) error {
 // prepareReader prepares the reader of lines. It detects gzip by the first bytes, because the name of a file proves nothing, and
 // skips the mark of the byte order, which would become a part of the first key.
 func (s *importFile) prepareReader(name string) error {
-	room := max(64<<10, s.form.maxBytesPerLine+2) // room for a line that is not too long
+	room := max(64<<10, s.form.MaxBytesPerLine+2) // room for a line that is not too long
 	raw := bufio.NewReaderSize(s.counter, room)
 	s.reader = raw
 	if start, err := raw.Peek(len(gzipMagic)); err != nil && err != io.EOF {
@@ -149,7 +142,7 @@ func (s *importFile) nextLine() ([]byte, error) {
 	s.lineNumber++
 	// Keep the beginning of the line and read past the rest, so that no line needs more memory than the buffer.
 	if err == bufio.ErrBufferFull {
-		line = bytes.Clone(line[:s.form.maxBytesPerLine+1])
+		line = bytes.Clone(line[:s.form.MaxBytesPerLine+1])
 		for err == bufio.ErrBufferFull {
 			_, err = s.reader.ReadSlice('\n')
 		}
@@ -161,7 +154,7 @@ func (s *importFile) nextLine() ([]byte, error) {
 	// its LF can be missing.
 	s.noLineBreak = err == io.EOF && !s.gzipped && !bytes.HasSuffix(line, []byte{'\r'})
 	line = bytes.TrimRight(line, "\r\n")
-	return line[:min(len(line), s.form.maxBytesPerLine+1)], nil
+	return line[:min(len(line), s.form.MaxBytesPerLine+1)], nil
 }
 
 // bytesRead is how much of the file was read, as it is stored: up to a buffer more than the lines that were returned.
@@ -173,60 +166,4 @@ func (s *importFile) close() error {
 		return nil
 	}
 	return s.file.Close()
-}
-
-// readObject parses a line of JSON Lines: one object that has only the given fields. It refuses broken UTF-8 and half a character,
-// which the decoder would silently replace.
-func readObject(line []byte, into any, fields string) error {
-	if err := services.CheckUnicode("text", line); err != nil {
-		return err
-	}
-	decoder := json.NewDecoder(bytes.NewReader(line))
-	// A misspelt field would otherwise be dropped in silence, in every line of the file.
-	decoder.DisallowUnknownFields()
-	noObject := func(because string) error {
-		return services.Errorf(services.Invalid, "not one JSON object with %s: %s", fields, because)
-	}
-	err := decoder.Decode(into)
-	wrong, isWrong := errors.AsType[*json.UnmarshalTypeError](err)
-	switch {
-	case isWrong && wrong.Field != "":
-		return services.Errorf(services.Invalid, "%s: %s is needed, got %s", wrong.Field, neededKindText(wrong.Type), wrongKindText(wrong))
-	case isWrong:
-		return noObject("it is " + wrongKindText(wrong))
-	case err != nil:
-		return noObject(strings.TrimPrefix(err.Error(), "json: "))
-	case bytes.TrimSpace(line)[0] != '{': // the decoder takes null for an object without fields
-		return noObject("it is null")
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return noObject("there is more text after it")
-	}
-	return nil
-}
-
-// wrongKindText names in plain words the kind of a wrong value.
-func wrongKindText(wrong *json.UnmarshalTypeError) string {
-	switch kind, _, _ := strings.Cut(wrong.Value, " "); kind { // for a number, Value has its digits too
-	case "object":
-		return "an object"
-	case "array":
-		return "a list"
-	case "string":
-		return "a text"
-	case "bool":
-		return "true or false"
-	}
-	return "a number"
-}
-
-// neededKindText names in plain words the kind of value that a field of a row needs.
-func neededKindText(field reflect.Type) string {
-	switch field.Kind() {
-	case reflect.Slice:
-		return "a list of texts"
-	case reflect.Bool:
-		return "true or false"
-	}
-	return "a text"
 }

@@ -30,9 +30,9 @@ var (
 	hostsNotInDocuments = sql.NewStatement("hosts that not all documents name", `SELECT host FROM hosts WHERE {in host $1 BIGINT} AND NOT named`)
 )
 
-// ImportHosts records that these users have shows, and returns the hosts that are not yet listed in all of their followers'
+// insertImportedHosts records that these users have shows, and returns the hosts that are not yet listed in all of their followers'
 // documents: new hosts, and hosts whose jobs have not finished.
-func ImportHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID) (unnamed map[services.UserID]bool, err error) {
+func insertImportedHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID) (unnamed map[services.UserID]bool, err error) {
 	list := make([][]any, len(hosts))
 	for i, host := range hosts {
 		list[i] = []any{host, false, int64(0), int64(0)}
@@ -50,9 +50,9 @@ func ImportHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID) (unna
 	return unnamed, err
 }
 
-// ImportShows inserts shows and returns how many. A show whose ID is taken is omitted: then the caller rolls the others
+// insertImportedShows inserts shows and returns how many. A show whose ID is taken is omitted: then the caller rolls the others
 // back. A show with a version was on no board before that version.
-func ImportShows(ctx context.Context, tx *sql.Tx, shows []Show) (inserted int, err error) {
+func insertImportedShows(ctx context.Context, tx *sql.Tx, shows []Show) (inserted int, err error) {
 	byStatus := map[ShowStatus][][]any{}
 	var formers [][]any
 	for _, show := range shows {

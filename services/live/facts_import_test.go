@@ -25,9 +25,9 @@ func TestImportedShows(t *testing.T) {
 		b.MustWrite(func(tx *sql.Tx) error { _, err := recordHostInDocuments(b.Ctx, tx, 3); return err })
 		now := b.Clock.Now().UTC().Truncate(time.Microsecond)
 		b.MustWrite(func(tx *sql.Tx) error {
-			sqltest.Equal(b.T, sqltest.Must(ImportHosts(b.Ctx, tx, []services.UserID{3, 9}))(b.T), map[services.UserID]bool{9: true})
-			sqltest.Equal(b.T, sqltest.Must(ImportShows(b.Ctx, tx, shows))(b.T), 8)
-			sqltest.Equal(b.T, sqltest.Must(ImportShows(b.Ctx, tx, shows[:2]))(b.T), 0)
+			sqltest.Equal(b.T, sqltest.Must(insertImportedHosts(b.Ctx, tx, []services.UserID{3, 9}))(b.T), map[services.UserID]bool{9: true})
+			sqltest.Equal(b.T, sqltest.Must(insertImportedShows(b.Ctx, tx, shows))(b.T), 8)
+			sqltest.Equal(b.T, sqltest.Must(insertImportedShows(b.Ctx, tx, shows[:2]))(b.T), 0)
 			return nil
 		})
 		var ids []services.PostID

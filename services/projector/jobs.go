@@ -32,6 +32,20 @@ func DisplayPolicyJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jo
 // dormant user, whose return brings the posts. See Projector.RefillInbox.
 func RefillInboxJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jobRefillInbox, user) }
 
+// QueueRefillsAfterImport queues a job for every user who is not dormant, to read their feed from the facts again: Redis may still hold
+// feeds that lack the imported data. activeFor counts where no thresholds are stored. Dormant users have no inbox to refill: it is built
+// when they return.
+func QueueRefillsAfterImport(ctx context.Context, db *sql.DB, activeFor time.Duration) error {
+	// The thresholds are read from SQL, as nodes do, because an operator may have changed them. Without a row no node has run yet, and
+	// the setting counts.
+	thresholds, set, err := people.ActivityThresholds(ctx, db)
+	if err != nil || !set {
+		thresholds.DormantAfter = activeFor
+	}
+	_, err = QueueInboxRefills(ctx, db, thresholds.DormantCutoff(services.SystemClock{}.Now()))
+	return err
+}
+
 // QueueInboxRefills queues a job for every user seen since a time, to read their feed from the facts again, and returns how many.
 // An import needs it: its follows and posts come into SQL without jobs of their own. A user who was not seen since has no feed to
 // mend. The refills are no visits: nobody becomes active by an import.

@@ -26,11 +26,10 @@ var nonFeatures = map[string]featureImports{
 	// These make the program of all features.
 	"services/node": {anyFeature, "makes each feature and wires them"},
 	"resolvers":     {anyFeature, "answers each operation by a call of a feature"},
-	"services/command": {"acts devices fanout live people webhooks",
+	"services/command": {"acts devices people webhooks",
 		"a command makes the services that it needs, without a node"},
-	"graph":             {"chat live notifications", "the Go of the schema has these types as they are, so that no resolver copies them"},
-	"dataloader":        {"chat live posts", "a batch is one call of the feature whose objects it reads"},
-	"services/importer": {"live messages people posts refs", "an import writes the facts of a feature by the feature's own statements"},
+	"graph":      {"chat live notifications", "the Go of the schema has these types as they are, so that no resolver copies them"},
+	"dataloader": {"chat live posts", "a batch is one call of the feature whose objects it reads"},
 
 	// These work on the users and the posts that every badge is about.
 	"services/badge":     {"people positions posts", "the home feed is its own source; a visit is recorded before the badges are read from SQL"},
@@ -42,7 +41,7 @@ var nonFeatures = map[string]featureImports{
 
 	// These serve all features and know none.
 	"services": {}, "services/sql": {}, "services/redis": {}, "services/rdb": {}, "services/jobs": {}, "services/changelog": {}, "services/metrics": {}, "services/trace": {},
-	"services/outbound": {}, "services/leases": {}, "services/erase": {}, "services/export": {}, "services/ratelimit": {}, "services/push": {},
+	"services/outbound": {}, "services/leases": {}, "services/erase": {}, "services/export": {}, "services/importer": {}, "services/ratelimit": {}, "services/push": {},
 	"services/badge/source": {}, "services/demo": {},
 }
 

@@ -1,6 +1,7 @@
 package house
 
 import (
+	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -8,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -104,16 +106,29 @@ func TestTheRecipeForABadgeSourceNamesEveryPlace(t *testing.T) {
 // codeInDocs matches code in a page.
 var codeInDocs = regexp.MustCompile("`([^`]+)`")
 
-// Each name in the recipe for a badge source is there: in a row of its table in the file of the row, elsewhere in any file. A recipe that
-// names a function that was renamed sends its reader astray.
-func TestEveryNameInTheRecipeForABadgeSourceExists(t *testing.T) {
+// recipes are the sections of docs/architecture.md with a recipe, and how many names each has at least.
+var recipes = map[string]int{"Add a badge source": 50, "Add an import": 20}
+
+// Each name in a recipe is there: in a row of its table in the file of the row, elsewhere in any file. A recipe that names a function
+// that was renamed sends its reader astray.
+func TestEveryNameInARecipeExists(t *testing.T) {
 	names, everywhere := namesByFile(t), map[string]bool{}
 	for _, found := range names {
 		maps.Copy(everywhere, found)
 	}
-	_, text, _ := strings.Cut(readRepositoryFile(t, "docs/architecture.md"), "\n## Add a badge source\n")
+	for section, most := range recipes {
+		if checked := checkNamesInSection(t, section, names, everywhere); checked < most {
+			t.Errorf("%s: the recipe has only %d names", section, checked)
+		}
+	}
+}
+
+// checkNamesInSection checks the names in a section of docs/architecture.md, and returns how many it has. names are the names of Go by
+// file, and everywhere those of all files.
+func checkNamesInSection(t *testing.T, section string, names map[string]map[string]bool, everywhere map[string]bool) (checked int) {
+	t.Helper()
+	_, text, _ := strings.Cut(readRepositoryFile(t, "docs/architecture.md"), "\n## "+section+"\n")
 	text, _, _ = strings.Cut(text, "\n## ")
-	checked := 0
 	for line := range strings.Lines(text) {
 		known := everywhere
 		if row := docsDeclarationRow.FindStringSubmatch(line); row != nil && path.Ext(row[1]) == ".go" {
@@ -126,8 +141,35 @@ func TestEveryNameInTheRecipeForABadgeSourceExists(t *testing.T) {
 			}
 		}
 	}
-	if checked < 50 {
-		t.Errorf("the recipe has only %d names", checked)
+	return checked
+}
+
+// registeredImport matches an import in the list of node.Imports: the call of its package's Import.
+var registeredImport = regexp.MustCompile(`\b(\w+)\.Import\(`)
+
+// Each feature that has a kind of import is in node.Imports: otherwise its files could not be imported, and nothing else would tell.
+func TestEveryImportOfAFeatureIsRegistered(t *testing.T) {
+	var registered, features []string
+	for _, match := range registeredImport.FindAllStringSubmatch(readRepositoryFile(t, "services/node/imports.go"), -1) {
+		registered = append(registered, match[1])
+	}
+	for pkg := range packageRanks {
+		files, err := filepath.Glob("../../" + pkg + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if text, err := os.ReadFile(file); err != nil {
+				t.Fatal(err)
+			} else if featureName(pkg) != "" && bytes.Contains(text, []byte(") importer.Kind {\n")) {
+				features = append(features, featureName(pkg))
+			}
+		}
+	}
+	slices.Sort(registered)
+	slices.Sort(features)
+	if !slices.Equal(registered, features) || len(features) < 4 {
+		t.Errorf("node.Imports lists %v, and %v have an import", registered, features)
 	}
 }
 

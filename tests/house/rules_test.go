@@ -31,7 +31,7 @@ func readPackageRanks() map[string]int {
 		panic(err)
 	}
 	ranks := map[string]int{}
-	for _, folder := range []string{"house", "model", "faults", "contract", "engines", "nodes", "books", "examples"} {
+	for _, folder := range []string{"house", "model", "faults", "contract", "engines", "imports", "nodes", "books", "examples"} {
 		ranks["tests/"+folder] = -2
 	}
 	for _, match := range packageTableRow.FindAllStringSubmatch(string(text), -1) {

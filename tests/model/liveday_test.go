@@ -12,8 +12,10 @@ import (
 
 	"tidings/services"
 	"tidings/services/importer"
+	"tidings/services/live"
 	"tidings/services/live/livetest"
 	"tidings/services/redis/redistest"
+	"tidings/services/social"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
@@ -52,12 +54,12 @@ func TestBoardsOfAnImportedDayListItsShows(t *testing.T) {
 		t.Helper()
 		importing(fmt.Sprint("shows-", from), func(to *bytes.Buffer) error { return d.WriteShows(to, from, until) },
 			func(db *sql.DB, ids *services.IDClock, opts importer.Options) (importer.Report, error) {
-				return importer.Shows(t.Context(), db, ids, opts)
+				return live.ImportFile(t.Context(), db, ids, opts)
 			})
 	}
 	importing("follows", func(to *bytes.Buffer) error { return d.WriteFollows(to) },
 		func(db *sql.DB, ids *services.IDClock, opts importer.Options) (importer.Report, error) {
-			return importer.Follows(t.Context(), db, ids, opts)
+			return social.ImportFile(t.Context(), db, ids, opts)
 		})
 	serve := func() *world.Node {
 		n := world.StartNode(t, world.NodeOptions{Database: database, Redis: server.URL(), ManualStepping: true})

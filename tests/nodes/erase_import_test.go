@@ -8,8 +8,11 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/feed"
 	"tidings/services/importer"
+	"tidings/services/live"
 	"tidings/services/redis/redistest"
+	"tidings/services/social"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
@@ -53,11 +56,11 @@ func importWithWriteHook(n *world.Node, what string, happens func()) error {
 	var err error
 	switch what {
 	case "follows":
-		_, err = importer.Follows(n.TB.Context(), db, ids, opts)
+		_, err = social.ImportFile(n.TB.Context(), db, ids, opts)
 	case "posts":
-		_, err = importer.Posts(n.TB.Context(), db, ids, []services.PostKind{services.PostKindPost}, opts)
+		_, err = feed.ImportFile(n.TB.Context(), db, ids, []services.PostKind{services.PostKindPost}, opts)
 	case "shows":
-		_, err = importer.Shows(n.TB.Context(), db, ids, opts)
+		_, err = live.ImportFile(n.TB.Context(), db, ids, opts)
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package importer
+package imports
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/importer"
 	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/posts"
@@ -18,9 +19,9 @@ import (
 )
 
 // readPosts reads posts by their keys.
-func (im *importer) readPosts(keys ...string) map[string]services.Post {
+func (im *testImporter) readPosts(keys ...string) map[string]services.Post {
 	im.t.Helper()
-	holders, err := findRefs(im.t.Context(), im.db, services.PostType, keys)
+	holders, err := refs.FindKeys(im.t.Context(), im.db, services.PostType, keys)
 	if err != nil {
 		im.t.Fatal(err)
 	}
@@ -37,9 +38,9 @@ func (im *importer) readPosts(keys ...string) map[string]services.Post {
 }
 
 // readShows reads shows by their keys. It returns them by key, and sorted as lines of showLine.
-func (im *importer) readShows(keys ...string) (lines []string, shows map[string]live.Show) {
+func (im *testImporter) readShows(keys ...string) (lines []string, shows map[string]live.Show) {
 	im.t.Helper()
-	holders, err := findRefs(im.t.Context(), im.db, services.ShowType, keys)
+	holders, err := refs.FindKeys(im.t.Context(), im.db, services.ShowType, keys)
 	if err != nil {
 		im.t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func (im *importer) readShows(keys ...string) (lines []string, shows map[string]
 var selectShow = sql.AdHoc("a show of the test", `SELECT host, title, cover_url, replay_url, status, planned_at, started_at, ended_at, cancelled_at, ver, live_ver, live_stamp FROM shows WHERE id = $1`)
 
 // readShow reads a show from SQL.
-func (im *importer) readShow(id services.PostID) live.Show {
+func (im *testImporter) readShow(id services.PostID) live.Show {
 	im.t.Helper()
 	show := live.Show{ID: id}
 	var status int
@@ -115,13 +116,13 @@ func TestARefTakenDuringAnImportMakesADuplicate(t *testing.T) {
 		for i := range 20 {
 			fmt.Fprintf(&text, `{"key":"k%d","author":"ann","at":"2026-01-30T09:30:00Z","body":"%d"}`+"\n", i, i)
 		}
-		claim := []services.Ref{postRef("k3"), showRef("k5"), postRef("k17")}
-		got, err := im.importPosts(&claimingStore{im.db, t, claim, 1}, Options{File: "-", Input: strings.NewReader(text.String())})
+		claim := []services.Ref{services.Ref{Type: services.PostType, Text: "k3"}, services.Ref{Type: services.ShowType, Text: "k5"}, services.Ref{Type: services.PostType, Text: "k17"}}
+		got, err := im.importPosts(&claimingStore{im.db, t, claim, 1}, importer.Options{File: "-", Input: strings.NewReader(text.String())})
 		if err != nil || got.NewItems != 18 || got.SkippedRows != 2 || len(im.postLinesOf("ann")) != 18 {
 			t.Errorf("%+v, %v: %v", got, err, im.postLinesOf("ann"))
 		}
-		holders, err := findRefs(t.Context(), im.db, services.PostType, []string{"k3", "k5", "k17"})
-		if err != nil || holders[postRef("k3")].Object.Number != 1000 || holders[postRef("k17")].Object.Number != 1002 || holders[postRef("k5")].Object.Number < 1000_000 {
+		holders, err := refs.FindKeys(t.Context(), im.db, services.PostType, []string{"k3", "k5", "k17"})
+		if err != nil || holders[services.Ref{Type: services.PostType, Text: "k3"}].Object.Number != 1000 || holders[services.Ref{Type: services.PostType, Text: "k17"}].Object.Number != 1002 || holders[services.Ref{Type: services.PostType, Text: "k5"}].Object.Number < 1000_000 {
 			t.Errorf("%+v, %v", holders, err)
 		}
 	})

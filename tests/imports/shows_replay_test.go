@@ -1,4 +1,4 @@
-package importer
+package imports
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/importer"
 	"tidings/services/live"
 	"tidings/services/live/livetest"
 )
@@ -33,7 +34,7 @@ const replayedShowsFile = `{"key":"e1","host":"ann","title":"One","plannedAt":"2
 
 // replayWorld is a world in which a file of shows is replayed, sixty times as fast.
 type replayWorld struct {
-	*importer
+	*testImporter
 	world *fanouttest.World
 }
 
@@ -41,12 +42,12 @@ func newReplayWorld(t *testing.T, w *fanouttest.World) replayWorld {
 	return replayWorld{newImporter(t, w.Store), w}
 }
 
-// replayShowsFile runs ReplayShows until the end of a file, or until it has waited the given number of times.
-func (r replayWorld) replayShowsFile(file string, waits int) (Report, error) {
+// replayShowsFile runs live.ReplayFile until the end of a file, or until it has waited the given number of times.
+func (r replayWorld) replayShowsFile(file string, waits int) (importer.Report, error) {
 	r.t.Helper()
 	ctx, end := context.WithCancel(r.t.Context())
 	defer end()
-	return ReplayShows(ctx, r.db, livetest.Service(r.world), 60, Options{File: file, Out: &r.out, Clock: r.world.Clock, sleep: func(ctx context.Context, d time.Duration) error {
+	return live.ReplayFile(ctx, r.db, livetest.Service(r.world), importer.Options{File: file, ReplayFactor: 60, Out: &r.out, Clock: r.world.Clock, Sleep: func(ctx context.Context, d time.Duration) error {
 		if waits--; waits < 0 {
 			end()
 			return ctx.Err()

@@ -1,11 +1,10 @@
-package importer
+package live
 
 import (
 	"bytes"
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"slices"
@@ -14,8 +13,8 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"tidings/services"
+	"tidings/services/importer"
 	"tidings/services/jobs"
-	"tidings/services/live"
 	"tidings/services/people"
 	"tidings/services/refs"
 	"tidings/services/sql"
@@ -24,7 +23,7 @@ import (
 // ShowService schedules, starts, ends and cancels shows with the commands that hosts use in the API, and so with reminders,
 // pushes and jobs.
 type ShowService interface {
-	Schedule(host services.UserID, draft live.ShowDraft) *jobs.Command
+	Schedule(host services.UserID, draft ShowDraft) *jobs.Command
 	Start(host services.UserID, id services.PostID, at time.Time) *jobs.Command
 	End(host services.UserID, id services.PostID, at time.Time, replayURL string) *jobs.Command
 	Cancel(host services.UserID, id services.PostID) *jobs.Command
@@ -33,6 +32,9 @@ type ShowService interface {
 // scheduleLeadTime is the time from the scheduling of a show to its plan or its start, whichever is earlier, by the clock of the
 // file: files do not say when a show was announced.
 const scheduleLeadTime = time.Hour
+
+// replayKeysPerLookup bounds how many shows of a file one statement looks up.
+const replayKeysPerLookup = 20_000
 
 // showStep is the kind of an event. If two events of a show have the same time, the lower step comes first: a show is scheduled
 // before it starts.
@@ -52,13 +54,11 @@ type showEvent struct {
 	rowIndex int
 }
 
-// showReplayRun is one run of ReplayShows. It holds the whole file, because the events are in another order than the rows.
+// showReplayRun is one run of ReplayFile. It holds the whole file, because the events are in another order than the rows.
 // rows and events do not change once the file was read.
 type showReplayRun struct {
-	*fileRun
-	store       Store       // for reads outside of the transactions
-	service     ShowService // applies the events to shows
-	speedFactor int         // how many times as fast as the file
+	*importer.Run
+	service ShowService // applies the events to shows
 
 	rows   []showRow   // the good lines of the file, one for each show
 	events []showEvent // all steps of the rows, in the order of their times
@@ -67,93 +67,62 @@ type showReplayRun struct {
 	firstEventAt time.Time // the time of this run's first event in the file
 }
 
-// ReplayShows replays the shows of a file, in the format of Shows, from now on and factor times as fast as they happened. Each show
-// is scheduled an hour of the file's time before its plan or its start, whichever is earlier; then it starts, ends or is cancelled
+// ReplayFile replays the shows of a file, in the format of ImportFile, from now on and Options.ReplayFactor times as fast as they
+// happened; the factor is not 0. Each show is scheduled an hour of the file's time before its plan or its start, whichever is earlier; then it starts, ends or is cancelled
 // through the service, with all effects, in the order of the events. Their times are shifted and scaled, so that the first event is
 // now. On a slow machine, late events run at once.
 //
 // After a run that was interrupted, also by ctx, the next run continues with the next event, and its time is then now. The stored
 // position is a count of events, so the rows of the file must be the same in both runs. Bad lines are put aside and reported. A show that
 // exists already is not scheduled again, and its other events happen. Nothing happens before the whole file was read.
-func ReplayShows(ctx context.Context, db Store, service ShowService, factor int, opts Options) (Report, error) {
-	run, err := newRun(db, opts, showForm)
+func ReplayFile(ctx context.Context, db importer.Store, service ShowService, opts importer.Options) (importer.Report, error) {
+	run, err := importer.OpenReplay(db, opts, importForm)
 	if err != nil {
-		return Report{}, err
+		return importer.Report{}, err
 	}
-	if run.source.progressKey != "" {
-		run.source.progressKey += ":replay" // the position of an import counts lines, that of a replay events
-	}
-	re := &showReplayRun{fileRun: run, store: db, service: service, speedFactor: factor}
+	re := &showReplayRun{Run: run, service: service}
 	return re.run(ctx)
 }
 
-// sleep waits by the machine's clock. It does not wait for a time that has passed, and returns the error of ctx if ctx ends
-// first.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}
-
 // run reads the file, and then applies its events at their times.
-func (re *showReplayRun) run(ctx context.Context) (Report, error) {
+func (re *showReplayRun) run(ctx context.Context) (importer.Report, error) {
 	err := re.readFile(ctx)
 	if err == nil {
 		err = re.runEvents(ctx)
 	}
-	return re.close(err)
+	return re.Close(err)
 }
 
 // readFile reads the whole file and sorts the events. A repeated line of a key is ignored; a line that moves a show of the file or
 // the database to another host is bad.
 func (re *showReplayRun) readFile(ctx context.Context) error {
-	// Every run reads the whole file, so the bad lines are written anew too.
-	if err := re.bad.reopenCutAfter(0); err != nil {
-		return err
-	}
-	keys, hosts := newKeyTable(re.opts.KeyPrefix), map[string]string{}
-	for {
-		line, err := re.source.nextLine()
-		if err == io.EOF {
-			break
-		}
-		// A file that is cut off replays nothing: its last shows would have no end.
-		re.report.LastLine = re.source.lineNumber
-		if err != nil {
-			return services.Wrapf(services.Invalid, err, "%s is cut off in line %d: nothing is replayed", re.opts.File, re.source.lineNumber)
-		}
-		if isBlank(line) {
-			continue
-		}
-		// The table only checks that a host's key is valid: the events make the users.
-		row, err := parseShowRow(line, keys, re.opts.Clock.Now())
+	// The table only checks that a host's key is valid: the events make the users.
+	keys, hosts := people.NewKeyTable(re.Opts.KeyPrefix), map[string]string{}
+	err := re.ReadAll(func(line []byte) error {
+		row, err := parseShowRow(line, keys, re.Opts.Clock.Now())
 		host, known := hosts[row.Key]
-		if err == nil && known && host != re.opts.KeyPrefix+row.Host {
+		if err == nil && known && host != re.Opts.KeyPrefix+row.Host {
 			err = row.otherHostError(host)
 		}
 		if err != nil {
-			if err := re.refuseLastLine(line, err); err != nil {
-				return err
-			}
-			continue
+			return re.RefuseLine(line, err)
 		}
-		re.hasGoodLine = true
-		if re.report.GoodRows++; known {
-			re.report.SkippedRows++
-			continue
+		re.FoundGoodLine()
+		if re.Report.GoodRows++; known {
+			re.Report.SkippedRows++
+			return nil
 		}
-		hosts[row.Key] = re.opts.KeyPrefix + row.Host
-		row.lineNumber, row.line = re.source.lineNumber, bytes.Clone(line)
+		hosts[row.Key] = re.Opts.KeyPrefix + row.Host
+		row.lineNumber, row.line = re.LineNumber(), bytes.Clone(line)
 		re.rows = append(re.rows, row)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	// The keys may name shows of the database: look them up in parts, so that no statement carries the whole file.
-	for part := range slices.Chunk(re.rows, defaultBatchSize) {
-		stored, err := storedHostKeys(ctx, re.store, part)
+	for part := range slices.Chunk(re.rows, replayKeysPerLookup) {
+		stored, err := storedHostKeys(ctx, re.DB, part)
 		if err != nil {
 			return err
 		}
@@ -163,14 +132,14 @@ func (re *showReplayRun) readFile(ctx context.Context) error {
 	// that exists.
 	re.rows = slices.DeleteFunc(re.rows, func(row showRow) bool {
 		host := hosts[row.Key]
-		moves := host != re.opts.KeyPrefix+row.Host
+		moves := host != re.Opts.KeyPrefix+row.Host
 		if moves {
-			re.recordBadLine(row.lineNumber, row.line, row.otherHostError(host))
+			re.PutAside(row.lineNumber, row.line, row.otherHostError(host))
 		}
 		return moves
 	})
 	re.events = eventsOf(re.rows)
-	return re.bad.flush()
+	return re.FlushBadLines()
 }
 
 // eventsOf returns all events of the rows in the order of their times. The events of one show are in the order that a show needs.
@@ -201,34 +170,31 @@ func eventsOf(rows []showRow) []showEvent {
 
 // runEvents waits for the time of each event and applies it. The end of ctx is no error: the operator stopped the replay.
 func (re *showReplayRun) runEvents(ctx context.Context) error {
-	var done int64
-	var err error
-	if re.source.progressKey != "" {
-		if done, err = readProgress(ctx, re.db, re.source.progressKey); err != nil {
-			return fmt.Errorf("the progress of %s: %w", re.opts.File, err)
-		}
+	done, err := re.SavedEvents(ctx)
+	if err != nil {
+		return err
 	}
 	// The file was replayed to its end. Unlike an import it does not start anew: its shows exist.
 	if done >= int64(len(re.events)) {
 		return nil
 	}
 	if done > 0 {
-		_, _ = fmt.Fprintf(re.opts.Out, "%s: continuing after event %s\n", re.opts.File, humanize.Comma(done))
+		_, _ = fmt.Fprintf(re.Opts.Out, "%s: continuing after event %s\n", re.Opts.File, humanize.Comma(done))
 	}
 	// The first event that is left happens now, so that an interruption leaves no burst of late events.
-	re.began, re.firstEventAt = re.opts.Clock.Now(), re.events[done].at
+	re.began, re.firstEventAt = re.Opts.Clock.Now(), re.events[done].at
 	for i := done; i < int64(len(re.events)); i++ {
 		event := re.events[i]
-		if err := re.opts.sleep(ctx, re.replayTime(event.at).Sub(re.opts.Clock.Now())); err != nil {
-			_, _ = fmt.Fprintf(re.opts.Out, "%s: stopped at %s after %s of %s events; the next run continues there\n",
-				re.opts.File, event.at.Format(time.RFC3339), humanize.Comma(i), humanize.Comma(int64(len(re.events))))
+		if err := re.Opts.Sleep(ctx, re.replayTime(event.at).Sub(re.Opts.Clock.Now())); err != nil {
+			_, _ = fmt.Fprintf(re.Opts.Out, "%s: stopped at %s after %s of %s events; the next run continues there\n",
+				re.Opts.File, event.at.Format(time.RFC3339), humanize.Comma(i), humanize.Comma(int64(len(re.events))))
 			return nil
 		}
 		// An event that has begun is finished, and its position in the file is stored.
 		if err := re.applyEvent(context.WithoutCancel(ctx), event, i+1); err != nil {
-			return fmt.Errorf("%s, line %d: %w", re.opts.File, re.rows[event.rowIndex].lineNumber, err)
+			return fmt.Errorf("%s, line %d: %w", re.Opts.File, re.rows[event.rowIndex].lineNumber, err)
 		}
-		re.progress.showReplayProgress(re.report, i+1, int64(len(re.events)), event.at)
+		re.ShowEvent(i+1, int64(len(re.events)), event.at)
 	}
 	return nil
 }
@@ -236,7 +202,7 @@ func (re *showReplayRun) runEvents(ctx context.Context) error {
 // replayTime converts a time of the file into the time of the replay. The bound keeps the result within a Duration, even if a
 // wrong file spans centuries.
 func (re *showReplayRun) replayTime(at time.Time) time.Time {
-	after := float64(at.Sub(re.firstEventAt)) / float64(re.speedFactor)
+	after := float64(at.Sub(re.firstEventAt)) / float64(re.Opts.ReplayFactor)
 	return re.began.Add(time.Duration(min(after, math.MaxInt64/4)))
 }
 
@@ -246,7 +212,7 @@ func (re *showReplayRun) replayTime(at time.Time) time.Time {
 func (re *showReplayRun) applyEvent(ctx context.Context, event showEvent, number int64) error {
 	row := re.rows[event.rowIndex]
 	// The show is read for each event, because another client may have made, started or cancelled it since the last event.
-	known, err := findRefs(ctx, re.store, services.ShowType, []string{row.Key})
+	known, err := refs.FindKeys(ctx, re.DB, services.ShowType, []string{row.Key})
 	if err != nil {
 		return err
 	}
@@ -255,11 +221,11 @@ func (re *showReplayRun) applyEvent(ctx context.Context, event showEvent, number
 	// schedule that was refused.
 	happens := exists == (event.step != stepSchedule)
 	if event.step == stepSchedule && exists {
-		re.report.SkippedRows++
+		re.Report.SkippedRows++
 	}
 	// Write may run its function again, so the show is counted once the transaction is committed.
 	var made, refused bool
-	err = re.db.Write(ctx, func(tx *sql.Tx) error {
+	err = re.DB.Write(ctx, func(tx *sql.Tx) error {
 		made, refused = false, false
 		if happens {
 			cmd, err := re.command(ctx, tx, event, row, show)
@@ -273,26 +239,18 @@ func (re *showReplayRun) applyEvent(ctx context.Context, event showEvent, number
 			}
 			made = event.step == stepSchedule
 		}
-		return re.saveEventCount(ctx, tx, number)
+		return re.SavePosition(ctx, tx, number)
 	})
 	// The event can never succeed. Save the position alone, or every further run would stop here.
 	code := services.CodeOf(err)
 	if refused && slices.Contains([]services.Code{services.Conflict, services.Invalid, services.Forbidden, services.NotFound}, code) {
-		_, _ = fmt.Fprintf(re.opts.Out, "line %d: %s\n", row.lineNumber, err)
-		return re.db.Write(ctx, func(tx *sql.Tx) error { return re.saveEventCount(ctx, tx, number) })
+		_, _ = fmt.Fprintf(re.Opts.Out, "line %d: %s\n", row.lineNumber, err)
+		return re.DB.Write(ctx, func(tx *sql.Tx) error { return re.SavePosition(ctx, tx, number) })
 	}
 	if made {
-		re.report.NewItems++
+		re.Report.NewItems++
 	}
 	return err
-}
-
-// saveEventCount saves the number of events that have happened, if the file can be resumed at all.
-func (re *showReplayRun) saveEventCount(ctx context.Context, tx *sql.Tx, number int64) error {
-	if re.source.progressKey == "" {
-		return nil
-	}
-	return setProgress(ctx, tx, re.source.progressKey, number)
 }
 
 // command makes the command of an event, for the transaction. show is the existing show of the row's key; a schedule has none, and its
@@ -308,7 +266,7 @@ func (re *showReplayRun) command(ctx context.Context, tx *sql.Tx, event showEven
 	case stepEnd:
 		return re.service.End(show.Owner, id, now, row.ReplayURL), nil
 	}
-	key := re.opts.KeyPrefix + row.Host
+	key := re.Opts.KeyPrefix + row.Host
 	numbers, err := people.EnsureLocked(ctx, tx, []string{key}, nil)
 	if err != nil {
 		return nil, err
@@ -319,7 +277,7 @@ func (re *showReplayRun) command(ctx context.Context, tx *sql.Tx, event showEven
 		plan = soonest
 	}
 	// The command claims the ref with the show, so that the later steps find it, also after a restart.
-	cmd := re.service.Schedule(numbers[key], live.ShowDraft{Title: row.Title, CoverURL: row.CoverURL, PlannedAt: plan})
+	cmd := re.service.Schedule(numbers[key], ShowDraft{Title: row.Title, CoverURL: row.CoverURL, PlannedAt: plan})
 	refs.LabelOnCreate(cmd, services.ShowType, services.Label{Ref: row.Key})
 	return cmd, nil
 }

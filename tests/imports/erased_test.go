@@ -1,4 +1,4 @@
-package importer
+package imports
 
 import (
 	"context"
@@ -9,7 +9,10 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/importer"
+	"tidings/services/live"
 	"tidings/services/live/livetest"
+	"tidings/services/messages"
 	"tidings/services/people"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
@@ -43,7 +46,7 @@ func (i *interruptedDB) Write(ctx context.Context, fn func(tx *sql.Tx) error) er
 }
 
 // runStatements runs statements in one transaction, and returns the lines of the last one.
-func (im *importer) runStatements(texts ...string) (lines []string) {
+func (im *testImporter) runStatements(texts ...string) (lines []string) {
 	im.t.Helper()
 	err := im.db.Write(im.t.Context(), func(tx *sql.Tx) (err error) {
 		for _, text := range texts {
@@ -60,7 +63,7 @@ func (im *importer) runStatements(texts ...string) (lines []string) {
 }
 
 // userID is the ID of a user; 0 if there is no such user.
-func (im *importer) userID(key string) services.UserID {
+func (im *testImporter) userID(key string) services.UserID {
 	im.t.Helper()
 	numbers, err := people.IDs(im.t.Context(), im.db, []string{key})
 	if err != nil {
@@ -70,14 +73,14 @@ func (im *importer) userID(key string) services.UserID {
 }
 
 // beginErasureOfAlice is the transaction that begins the erasure of alice.
-func (im *importer) beginErasureOfAlice() {
+func (im *testImporter) beginErasureOfAlice() {
 	im.t.Helper()
 	im.runStatements(`INSERT INTO erasures (id, user_number, key, began_at, done_at, pass, step, after, found, counts)
 		SELECT 'e', number, key, 1, 0, 1, '', 0, 0, 'null' FROM users WHERE key = 'alice'`, `DELETE FROM users WHERE key = 'alice'`)
 }
 
 // endErasureOfAlice removes all that the erasure of alice finds, and frees the key.
-func (im *importer) endErasureOfAlice() {
+func (im *testImporter) endErasureOfAlice() {
 	im.t.Helper()
 	of := `(SELECT user_number FROM erasures WHERE id = 'e')`
 	im.runStatements(`DELETE FROM follows WHERE follower = `+of+` OR followee = `+of, `DELETE FROM posts WHERE author = `+of, `DELETE FROM shows WHERE host = `+of,
@@ -87,22 +90,22 @@ func (im *importer) endErasureOfAlice() {
 // importOfErasedUser is an import of three lines, each of which names alice.
 type importOfErasedUser struct {
 	fileText       string // the file
-	runImport      func(im *importer, db Store, opts Options) (Report, error)
+	runImport      func(im *testImporter, db importer.Store, opts importer.Options) (importer.Report, error)
 	countStatement string // the statement that counts the rows that user $1 has of the import
 }
 
 // importsOfErasedUser are imports of follows, posts and shows, by name.
 var importsOfErasedUser = map[string]importOfErasedUser{
 	"follows": {
-		fileText: "alice,bob\nbob,alice\ncarol,alice\n", runImport: (*importer).importFollows,
+		fileText: "alice,bob\nbob,alice\ncarol,alice\n", runImport: (*testImporter).importFollows,
 		countStatement: `SELECT count(*) FROM follows WHERE follower = $1 OR followee = $1`,
 	},
 	"posts": {
-		fileText: threeJSONLines(`{"key":"p%d","author":"alice","at":"2026-01-30T09:30:00Z","body":"one"}`), runImport: (*importer).importPosts,
+		fileText: threeJSONLines(`{"key":"p%d","author":"alice","at":"2026-01-30T09:30:00Z","body":"one"}`), runImport: (*testImporter).importPosts,
 		countStatement: `SELECT count(*) FROM posts WHERE author = $1`,
 	},
 	"shows": {
-		fileText: threeJSONLines(`{"key":"s%d","host":"alice","title":"One","plannedAt":"2026-02-01T09:30:00Z"}`), runImport: (*importer).importShows,
+		fileText: threeJSONLines(`{"key":"s%d","host":"alice","title":"One","plannedAt":"2026-02-01T09:30:00Z"}`), runImport: (*testImporter).importShows,
 		countStatement: `SELECT count(*) FROM shows WHERE host = $1`,
 	},
 }
@@ -116,13 +119,13 @@ func threeJSONLines(format string) (lines string) {
 }
 
 // countRows counts the rows that a user has of an import.
-func (im *importer) countRows(of importOfErasedUser, user services.UserID) string {
+func (im *testImporter) countRows(of importOfErasedUser, user services.UserID) string {
 	im.t.Helper()
 	return strings.Join(im.runStatements(strings.ReplaceAll(of.countStatement, "$1", strconv.Itoa(int(user)))), " ")
 }
 
 // eachImportOfErasedUser runs a test for each import in batches, on both engines.
-func eachImportOfErasedUser(t *testing.T, test func(im *importer, of importOfErasedUser)) {
+func eachImportOfErasedUser(t *testing.T, test func(im *testImporter, of importOfErasedUser)) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		for name, of := range importsOfErasedUser {
 			t.Run(name, func(t *testing.T) {
@@ -144,14 +147,14 @@ func newDatabaseURL(t *testing.T, url string) string {
 // A user who was erased between two batches is a new user in the later one: nothing is imported for the former ID, which no
 // erasure would find again.
 func TestAUserIsErasedBetweenTwoBatches(t *testing.T) {
-	eachImportOfErasedUser(t, func(im *importer, of importOfErasedUser) {
+	eachImportOfErasedUser(t, func(im *testImporter, of importOfErasedUser) {
 		var former services.UserID
 		db := &interruptedDB{DB: im.db, beforeWrite: map[int]func(){2: func() {
 			former = im.userID("alice")
 			im.beginErasureOfAlice()
 			im.endErasureOfAlice()
 		}}}
-		report, err := of.runImport(im, db, Options{File: im.writeFile("f", of.fileText), BatchSize: 1})
+		report, err := of.runImport(im, db, importer.Options{File: im.writeFile("f", of.fileText), BatchSize: 1})
 		if err != nil || report.NewItems != 3 {
 			im.t.Fatalf("%+v, %v", report, err)
 		}
@@ -168,13 +171,13 @@ func TestAUserIsErasedBetweenTwoBatches(t *testing.T) {
 // A batch that names a user who is being erased imports nothing. Once the erasure is done, the same command continues there, and
 // the user is a new one.
 func TestAnErasureIsUnderWayBetweenTwoBatches(t *testing.T) {
-	eachImportOfErasedUser(t, func(im *importer, of importOfErasedUser) {
+	eachImportOfErasedUser(t, func(im *testImporter, of importOfErasedUser) {
 		var former services.UserID
 		db := &interruptedDB{DB: im.db, beforeWrite: map[int]func(){2: func() {
 			former = im.userID("alice")
 			im.beginErasureOfAlice()
 		}}}
-		opts := Options{File: im.writeFile("f", of.fileText), BatchSize: 1}
+		opts := importer.Options{File: im.writeFile("f", of.fileText), BatchSize: 1}
 		report, err := of.runImport(im, db, opts)
 		if services.CodeOf(err) != services.Conflict || !strings.Contains(fmt.Sprint(err), `"alice" is being erased`) || report.NewItems != 1 {
 			im.t.Errorf("%+v, %v", report, err)
@@ -199,14 +202,14 @@ func TestAnErasureIsUnderWayBetweenTwoBatches(t *testing.T) {
 func TestAnErasureIsUnderWayDuringAReplay(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		r, of := newReplayWorld(t, addShowService(w)), importsOfErasedUser["shows"]
-		opts := Options{File: r.writeFile("f", of.fileText), Out: &r.out, Clock: w.Clock}
+		opts := importer.Options{File: r.writeFile("f", of.fileText), ReplayFactor: 60, Out: &r.out, Clock: w.Clock}
 		db := &interruptedDB{DB: r.db, beforeWrite: map[int]func(){2: r.beginErasureOfAlice}}
-		report, err := ReplayShows(t.Context(), db, livetest.Service(w), 60, opts)
+		report, err := live.ReplayFile(t.Context(), db, livetest.Service(w), opts)
 		if services.CodeOf(err) != services.Conflict || !strings.Contains(fmt.Sprint(err), `line 2: the user "alice" is being erased`) || report.NewItems != 1 {
 			t.Errorf("%+v, %v", report, err)
 		}
 		r.endErasureOfAlice()
-		report, err = ReplayShows(t.Context(), r.db, livetest.Service(w), 60, opts)
+		report, err = live.ReplayFile(t.Context(), r.db, livetest.Service(w), opts)
 		if err != nil || report.NewItems != 2 || !strings.Contains(r.out.String(), "continuing after event 1") {
 			t.Errorf("again: %+v, %v\n%s", report, err, r.out.String())
 		}
@@ -223,9 +226,9 @@ func TestAnErasureWaitsForTheBatch(t *testing.T) {
 	imports := map[string]importOfErasedUser{
 		"messages": {
 			fileText: threeJSONLines(`{"key":"m%d","title":"One","content":"one","to":["alice"]}`),
-			runImport: func(im *importer, db Store, opts Options) (Report, error) {
+			runImport: func(im *testImporter, db importer.Store, opts importer.Options) (importer.Report, error) {
 				opts.Clock, opts.Quiet = im, true
-				return Messages(im.t.Context(), db, im.db, services.NewIDClock(im, 1), messageTypes, opts)
+				return messages.ImportFile(im.t.Context(), db, services.NewIDClock(im, 1), messageTypes, opts)
 			},
 			countStatement: `SELECT count(*) FROM jobs WHERE kind = 'message.deliver' AND $1 > 0`,
 		},
@@ -233,7 +236,7 @@ func TestAnErasureWaitsForTheBatch(t *testing.T) {
 	for name, of := range importsOfErasedUser {
 		imports[name] = of
 	}
-	check := func(im *importer, of importOfErasedUser, write int, run func(db Store) error) {
+	check := func(im *testImporter, of importOfErasedUser, write int, run func(db importer.Store) error) {
 		im.t.Helper()
 		im.runStatements(`UPDATE counters SET value = 40 WHERE name = 'users'`, `INSERT INTO users (number, key) VALUES (40, 'alice')`)
 		began := make(chan struct{})
@@ -268,8 +271,8 @@ func TestAnErasureWaitsForTheBatch(t *testing.T) {
 		}{"first batch": {of, 100, 1}, "last batch": {of, 1, 3}} {
 			t.Run(name+"/"+when, func(t *testing.T) {
 				im := newImporter(t, sqltest.Open(t, sql.Config{URL: sqltest.Postgres(t)}))
-				check(im, of.importOfErasedUser, of.write, func(db Store) error {
-					_, err := of.runImport(im, db, Options{File: im.writeFile("f", of.fileText), BatchSize: of.batch})
+				check(im, of.importOfErasedUser, of.write, func(db importer.Store) error {
+					_, err := of.runImport(im, db, importer.Options{File: im.writeFile("f", of.fileText), BatchSize: of.batch})
 					return err
 				})
 			})
@@ -278,9 +281,9 @@ func TestAnErasureWaitsForTheBatch(t *testing.T) {
 	t.Run("replay", func(t *testing.T) {
 		w := addShowService(fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.Postgres(t), RedisURL: "embedded"}))
 		r, of := newReplayWorld(t, w), importsOfErasedUser["shows"]
-		check(r.importer, of, 1, func(db Store) error {
+		check(r.testImporter, of, 1, func(db importer.Store) error {
 			line, _, _ := strings.Cut(of.fileText, "\n")
-			_, err := ReplayShows(t.Context(), db, livetest.Service(w), 60, Options{File: r.writeFile("f", line+"\n"), Out: &r.out, Clock: w.Clock})
+			_, err := live.ReplayFile(t.Context(), db, livetest.Service(w), importer.Options{File: r.writeFile("f", line+"\n"), ReplayFactor: 60, Out: &r.out, Clock: w.Clock})
 			return err
 		})
 	})

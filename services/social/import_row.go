@@ -1,4 +1,4 @@
-package importer
+package social
 
 import (
 	"bytes"
@@ -8,7 +8,11 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/people"
 )
+
+// maxLineBytes bounds a line: two keys and a time are far shorter.
+const maxLineBytes = 4096
 
 // column says which user of a follow a column of the file names.
 type column int
@@ -59,12 +63,6 @@ func isHeader(line []byte) (bool, error) {
 		services.Quote(string(fields[0])+","+string(fields[1])))
 }
 
-// isBlank reports whether a line is skipped: it is empty, or a comment.
-func isBlank(line []byte) bool {
-	line = bytes.TrimSpace(line)
-	return len(line) == 0 || line[0] == '#'
-}
-
 // split splits a line into columns and trims blanks. Quotes are those of CSV; a field cannot continue in the next line.
 func split(line []byte) ([][]byte, error) {
 	// Most files have no quotes, and splitting at commas is much faster than a CSV reader for each line.
@@ -88,8 +86,8 @@ func split(line []byte) ([][]byte, error) {
 	return fields, nil
 }
 
-// row parses a line. The error describes its fault. newest bounds the time of a follow.
-func (k *keyTable) row(line []byte, newest services.PostID) (followRow, error) {
+// parseRow parses a line. The error describes its fault. newest bounds the time of a follow.
+func parseRow(line []byte, keys *people.KeyTable, newest services.PostID) (followRow, error) {
 	if len(line) > maxLineBytes {
 		return followRow{}, services.Errorf(services.Invalid, "longer than %d bytes", maxLineBytes)
 	}
@@ -102,12 +100,12 @@ func (k *keyTable) row(line []byte, newest services.PostID) (followRow, error) {
 	}
 	// Add keys to the table only if the whole row is valid: each key in the table becomes a user.
 	for _, field := range fields[:2] {
-		if err := k.checkKey(field); err != nil {
+		if err := keys.CheckKey(field); err != nil {
 			return followRow{}, err
 		}
 	}
 	if bytes.Equal(fields[0], fields[1]) {
-		return followRow{}, services.Errorf(services.Invalid, "%s cannot follow themselves", services.Quote(k.prefix+string(fields[0])))
+		return followRow{}, services.Errorf(services.Invalid, "%s cannot follow themselves", services.Quote(keys.FullKey(fields[0])))
 	}
 	var next followRow
 	if len(fields) == 3 && len(fields[2]) > 0 {
@@ -115,7 +113,7 @@ func (k *keyTable) row(line []byte, newest services.PostID) (followRow, error) {
 			return followRow{}, err
 		}
 	}
-	next.follower, next.followee = k.indexOf(fields[0]), k.indexOf(fields[1])
+	next.follower, next.followee = keys.IndexOf(fields[0]), keys.IndexOf(fields[1])
 	return next, nil
 }
 

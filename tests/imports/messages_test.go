@@ -1,4 +1,4 @@
-package importer
+package imports
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/importer"
 	"tidings/services/messages"
 	"tidings/services/people"
 	"tidings/services/sql"
@@ -21,14 +22,14 @@ import (
 var messageTypes = []string{"general", "offer"}
 
 // importMessages imports a file of messages.
-func (im *importer) importMessages(opts Options) (Report, error) {
+func (im *testImporter) importMessages(opts importer.Options) (importer.Report, error) {
 	im.now = im.now.Add(time.Minute) // IDs contain the time
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
-	return Messages(im.t.Context(), im.db, im.db, services.NewIDClock(im, 1), messageTypes, opts)
+	return messages.ImportFile(im.t.Context(), im.db, services.NewIDClock(im, 1), messageTypes, opts)
 }
 
 // mustImportMessages imports a file of messages, and fails the test on an error.
-func (im *importer) mustImportMessages(opts Options) Report {
+func (im *testImporter) mustImportMessages(opts importer.Options) importer.Report {
 	im.t.Helper()
 	report, err := im.importMessages(opts)
 	if err != nil {
@@ -70,8 +71,8 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 		im := newImporter(t, w.Store)
 		service := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Types: messageTypes})
 		file := im.writeFile("spring.jsonl", messagesFile)
-		want := Report{Kind: "messages", LastLine: 4, GoodRows: 3, NewItems: 2, Recipients: 6}
-		if diff := cmp.Diff(want, im.mustImportMessages(Options{File: file, BatchSize: 1})); diff != "" {
+		want := importer.Report{Kind: "messages", CountsRecipients: true, LastLine: 4, GoodRows: 3, NewItems: 2, Recipients: 6}
+		if diff := cmp.Diff(want, im.mustImportMessages(importer.Options{File: file, BatchSize: 1})); diff != "" {
 			t.Errorf("the report (-want +got):\n%s", diff)
 		}
 		text := "offer/Spring/It is here. "
@@ -80,13 +81,13 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 			t.Errorf("they have (-want +got):\n%s", diff)
 		}
 		want.NewItems = 0
-		if diff := cmp.Diff(want, im.mustImportMessages(Options{File: file})); diff != "" {
+		if diff := cmp.Diff(want, im.mustImportMessages(importer.Options{File: file})); diff != "" {
 			t.Errorf("the report of the second time (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(has, messagesByRecipient(t, w, service, "ann", "bob", "carl")); diff != "" {
 			t.Errorf("after the second time they have (-want +got):\n%s", diff)
 		}
-		more := im.mustImportMessages(Options{File: "-", Input: strings.NewReader(`{"key":"spring","to":["dora"]}`), KeyPrefix: ""})
+		more := im.mustImportMessages(importer.Options{File: "-", Input: strings.NewReader(`{"key":"spring","to":["dora"]}`), KeyPrefix: ""})
 		if more.NewItems != 0 || more.GoodRows != 1 {
 			t.Errorf("another file of the same key: %+v", more)
 		}
@@ -98,7 +99,7 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 
 // failingDB is a database that accepts as many further transactions as writesLeft says, and fails all later ones.
 type failingDB struct {
-	Store
+	importer.Store
 	writesLeft int
 }
 
@@ -115,12 +116,12 @@ func TestAnInterruptedImportOfMessagesResumes(t *testing.T) {
 	im := newImporter(t, w.Store)
 	service := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Types: messageTypes})
 	file := im.writeFile("spring.jsonl", messagesFile)
-	_, err := Messages(t.Context(), &failingDB{w.Store, 1}, w.Store, services.NewIDClock(im, 1), messageTypes, Options{File: file, BatchSize: 1, Out: &im.out})
+	_, err := messages.ImportFile(t.Context(), &failingDB{w.Store, 1}, services.NewIDClock(im, 1), messageTypes, importer.Options{File: file, BatchSize: 1, Out: &im.out})
 	if services.CodeOf(err) != services.Unavailable {
 		t.Fatalf("broken off: %v", err)
 	}
-	got := im.mustImportMessages(Options{File: file})
-	if diff := cmp.Diff(Report{Kind: "messages", ResumedAfter: 1, LastLine: 4, GoodRows: 2, NewItems: 1, Recipients: 3}, got); diff != "" {
+	got := im.mustImportMessages(importer.Options{File: file})
+	if diff := cmp.Diff(importer.Report{Kind: "messages", CountsRecipients: true, ResumedAfter: 1, LastLine: 4, GoodRows: 2, NewItems: 1, Recipients: 3}, got); diff != "" {
 		t.Errorf("the report of the rest (-want +got):\n%s", diff)
 	}
 	if text := got.String(); text != "after line 1: 2 rows: 1 messages are new, to 3 recipients; 0.0 s" {
@@ -160,8 +161,8 @@ func TestBadLinesOfMessages(t *testing.T) {
 	}
 	lines = append(lines, `{"key":"last","title":"Last","to":["y"]}`)
 	file := im.writeFile("m.jsonl", strings.Join(lines, "\n"))
-	report := im.mustImportMessages(Options{File: file})
-	if diff := cmp.Diff(Report{Kind: "messages", LastLine: int64(len(lines)), GoodRows: 2, NewItems: 2, Recipients: 2, BadLines: int64(len(bad)), BadFile: file + ".bad"}, report); diff != "" {
+	report := im.mustImportMessages(importer.Options{File: file})
+	if diff := cmp.Diff(importer.Report{Kind: "messages", CountsRecipients: true, LastLine: int64(len(lines)), GoodRows: 2, NewItems: 2, Recipients: 2, BadLines: int64(len(bad)), BadFile: file + ".bad"}, report); diff != "" {
 		t.Errorf("the report (-want +got):\n%s", diff)
 	}
 	printed, aside := im.out.String(), im.readFile(file+".bad")
@@ -173,10 +174,10 @@ func TestBadLinesOfMessages(t *testing.T) {
 			t.Errorf("%.60s was not put aside", line.line)
 		}
 	}
-	if _, err := im.importMessages(Options{File: im.dir + "/none"}); services.CodeOf(err) != services.Invalid {
+	if _, err := im.importMessages(importer.Options{File: im.dir + "/none"}); services.CodeOf(err) != services.Invalid {
 		t.Errorf("no file: %v", err)
 	}
-	if _, err := im.importMessages(Options{File: im.writeFile("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {
+	if _, err := im.importMessages(importer.Options{File: im.writeFile("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {
 		t.Errorf("another kind of file: %v", err)
 	}
 }

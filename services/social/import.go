@@ -1,21 +1,57 @@
-package importer
+package social
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/importer"
 	"tidings/services/people"
+	"tidings/services/projector"
 	"tidings/services/sql"
 )
 
-// followForm is the form of a file of follows.
-var followForm = fileForm{name: "follows", expectedLine: "CSV with the columns follower,followee", countedUnit: "follows", maxBytesPerLine: maxLineBytes}
+// importForm is the form of a file of follows.
+var importForm = importer.Form{
+	Name: "follows", ExpectedLine: "CSV with the columns follower,followee", CountedUnit: "follows", MaxBytesPerLine: maxLineBytes,
+}
 
-// Follows imports the follows of a CSV file. A row is follower,followee or follower,followee,since; empty lines and lines that
+// Import is the import of follows. activeFor is the setting of how long users count as active.
+func Import(activeFor time.Duration) importer.Kind {
+	return importer.Kind{
+		Form: importForm, Objects: "follows", FileFormat: "CSV", Help: importHelp,
+		Examples: []string{
+			"tidings import follows follows.csv.gz",
+			"tidings import follows friends.csv --both --prefix u --database postgres://tidings@db/tidings",
+			"zcat follows.csv.gz | tidings import follows -",
+		},
+		Import: func(ctx context.Context, db *sql.DB, ids *services.IDClock, opts importer.Options) (importer.Report, error) {
+			return ImportFile(ctx, db, ids, opts)
+		},
+		// Follows change feeds that exist already, how many followers an author has, and with it the mode of their posts.
+		AfterImport: func(ctx context.Context, db *sql.DB) error {
+			return errors.Join(projector.QueueRefillsAfterImport(ctx, db, activeFor), fanout.QueueUpdateAllModes(ctx, db))
+		},
+	}
+}
+
+// importHelp is the part of tidings import --help on follows.
+const importHelp = `Follows: FILE is CSV, gzipped or not; - is the standard input. The columns are follower,followee or
+follower,followee,since: the host application's keys of users (1 to 128 printable characters; as they are, in quotes if
+they have a comma or a quote, or if the line would begin with #) and a time in RFC 3339. Posts that the followee publishes after since count as new for the follower; without it, posts
+published after the import do.
+
+A first line with names of columns is recognised: follower,followee, from,to, source,target, user_id,friend_id and
+the like. If it names the followee first, the file is refused. A first line with other names is a row if both are
+valid keys.
+`
+
+// ImportFile imports the follows of a CSV file. A row is follower,followee or follower,followee,since; empty lines and lines that
 // begin with # are passed over. A follow without since counts what is published after its import. Bad lines are put aside and
 // reported; they are no error. The last row of a plain file is a bad line if it does not end with a line break, because it may
 // have been cut off there. A follow between users of which one blocks the other is omitted, and counts as a duplicate. The limit
@@ -27,21 +63,21 @@ var followForm = fileForm{name: "follows", expectedLine: "CSV with the columns f
 //
 // The error is INVALID if the file cannot be read, names its columns in the wrong order, begins with 1,000 bad lines, or is cut
 // off. The lines before the end of a file that is cut off are imported.
-func Follows(ctx context.Context, db Store, ids interface{ Next() services.PostID }, opts Options) (Report, error) {
-	run, err := newRun(db, opts, followForm)
+func ImportFile(ctx context.Context, db importer.Store, ids interface{ Next() services.PostID }, opts importer.Options) (importer.Report, error) {
+	run, err := importer.Open(db, opts, importForm)
 	if err != nil {
-		return Report{}, err
+		return importer.Report{}, err
 	}
-	im := &followImport{fileRun: run, ids: ids, keys: newKeyTable(opts.KeyPrefix)}
+	im := &followImport{Run: run, ids: ids, keys: people.NewKeyTable(opts.KeyPrefix)}
 	im.maxSince = im.latestAllowedSince()
-	return run.importLines(ctx, im)
+	return run.ImportLines(ctx, im)
 }
 
 // followImport is one import of follows under way.
 type followImport struct {
-	*fileRun
+	*importer.Run
 	ids  interface{ Next() services.PostID } // gives the present time, as IDs
-	keys *keyTable                           // the keys of users that the file names
+	keys *people.KeyTable                    // the keys of users that the file names
 
 	firstLineRead bool            // a line was read that is no comment
 	batch         []followRow     // since the last commit
@@ -54,51 +90,50 @@ type followRow struct {
 	since              services.PostID // 0: the time of the import
 }
 
-// batchFull reports whether the batch must be written. It counts follows rather than rows, because BatchSize bounds the size of a
+// BatchFull reports whether the batch must be written. It counts follows rather than rows, because BatchSize bounds the size of a
 // transaction.
-func (im *followImport) batchFull() bool {
-	return len(im.batch)*im.edgesPerRow() >= im.opts.BatchSize || im.bad.pendingLines() >= im.opts.BatchSize
+func (im *followImport) BatchFull() bool {
+	return im.Full(len(im.batch)*im.edgesPerRow(), 0)
 }
 
 // errOpenRow refuses a last row without a line break in a plain file: if the file was cut off, the row may end with half a
 // key, which looks like a key.
 var errOpenRow = services.Errorf(services.Invalid, "the row does not end with a line break, so it may be cut off: if it is complete, import the .bad file")
 
-// addLine parses one line: a good one enters the batch, a bad one is put aside.
-func (im *followImport) addLine(_ context.Context, line []byte) error {
-	if isBlank(line) {
+// AddLine parses one line: a good one enters the batch, a bad one is put aside.
+func (im *followImport) AddLine(_ context.Context, line []byte) error {
+	if importer.IsBlank(line) {
 		return nil
 	}
 	// Only the first line that is no comment can be a header. A resumed run begins after it.
-	first := !im.firstLineRead && im.report.ResumedAfter == 0
+	first := !im.firstLineRead && im.Report.ResumedAfter == 0
 	im.firstLineRead = true
 	if first {
 		if header, err := isHeader(line); err != nil || header {
 			if err != nil {
-				err = fmt.Errorf("%s: %w", im.opts.File, err)
+				err = fmt.Errorf("%s: %w", im.Opts.File, err)
 			}
 			return err
 		}
 	}
 	var next followRow
 	var err error
-	if im.source.noLineBreak {
+	if im.LacksLineBreak() {
 		err = errOpenRow // leave it out: the keys in a row become users
 	} else {
-		next, err = im.keys.row(line, im.maxSince)
+		next, err = parseRow(line, im.keys, im.maxSince)
 	}
 	if err != nil {
-		return im.refuseLastLine(line, err)
+		return im.RefuseLine(line, err)
 	}
 	im.batch = append(im.batch, next)
-	im.hasGoodLine = true
+	im.FoundGoodLine()
 	return nil
 }
 
-// commit writes the batch and the position in the file, which is 0 at the end of the file.
-func (im *followImport) commit(ctx context.Context, line int64) error {
-	// Flush before the transaction: a bad line that is written twice can be removed again, a lost one cannot be restored.
-	if err := im.bad.flush(); err != nil {
+// Commit writes the batch and the position in the file, which is 0 at the end of the file.
+func (im *followImport) Commit(ctx context.Context, line int64) error {
+	if err := im.FlushBadLines(); err != nil {
 		return err
 	}
 	var inserted int
@@ -109,28 +144,25 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 	}
 	// Write may run its function again, after a conflict with another transaction: it must set every variable anew.
 	edges := make([]services.FollowEdge, 0, len(im.batch)*im.edgesPerRow())
-	err := im.db.Write(ctx, func(tx *sql.Tx) (err error) {
-		if users, err = im.keys.ensureUsers(ctx, tx, used); err != nil {
+	err := im.DB.Write(ctx, func(tx *sql.Tx) (err error) {
+		if users, err = im.keys.EnsureUsers(ctx, tx, used); err != nil {
 			return err
 		}
 		// The follows are made here, because the IDs of new keys are known here only, and anew for each run.
 		edges = im.edges(edges[:0], users)
-		if inserted, err = people.ImportFollows(ctx, tx, edges); err != nil || im.source.progressKey == "" {
+		if inserted, err = people.ImportFollows(ctx, tx, edges); err != nil {
 			return err
 		}
-		return setProgress(ctx, tx, im.source.progressKey, line)
+		return im.SavePosition(ctx, tx, line)
 	})
 	if err != nil {
-		return im.withPosition(err)
+		return im.WithPosition(err)
 	}
 	// The table learns the IDs only after the commit: a rollback removes new users, and their IDs go to other users.
-	im.keys.rememberIDs(users)
-	im.report.GoodRows += int64(len(im.batch))
-	im.report.NewItems += int64(inserted)
-	im.report.SkippedRows += int64(len(edges) - inserted)
+	im.keys.RememberIDs(users)
+	im.Committed(importer.Report{GoodRows: int64(len(im.batch)), NewItems: int64(inserted), SkippedRows: int64(len(edges) - inserted)})
 	im.batch = im.batch[:0]
 	im.maxSince = im.latestAllowedSince()
-	im.showProgress()
 	return nil
 }
 
@@ -140,12 +172,12 @@ func (im *followImport) edges(into []services.FollowEdge, users map[string]servi
 	// commit.
 	now := im.ids.Next()
 	for _, next := range im.batch {
-		edge := services.FollowEdge{Follower: im.keys.id(next.follower, users), Followee: im.keys.id(next.followee, users), PostsCountAfter: next.since}
+		edge := services.FollowEdge{Follower: im.keys.ID(next.follower, users), Followee: im.keys.ID(next.followee, users), PostsCountAfter: next.since}
 		if edge.PostsCountAfter == 0 {
 			edge.PostsCountAfter = now
 		}
 		into = append(into, edge)
-		if im.opts.BothDirections {
+		if im.Opts.BothDirections {
 			into = append(into, services.FollowEdge{Follower: edge.Followee, Followee: edge.Follower, PostsCountAfter: edge.PostsCountAfter})
 		}
 	}
@@ -158,7 +190,7 @@ func (im *followImport) edges(into []services.FollowEdge, users map[string]servi
 
 // edgesPerRow is how many follows a row makes.
 func (im *followImport) edgesPerRow() int {
-	if im.opts.BothDirections {
+	if im.Opts.BothDirections {
 		return 2
 	}
 	return 1

@@ -1,4 +1,4 @@
-package importer
+package live
 
 import (
 	"context"
@@ -8,32 +8,34 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/live"
+	"tidings/services/importer"
 	"tidings/services/people"
+	"tidings/services/refs"
+	"tidings/services/sql"
 )
 
 // showRow is one line: a show with the times that it has reached.
 type showRow struct {
-	Key       string   `json:"key"`  // the ref of the show
-	Host      string   `json:"host"` // the key of the host
-	Title     string   `json:"title"`
-	PlannedAt showTime `json:"plannedAt"`
-	StartedAt showTime `json:"startedAt"`
-	EndedAt   showTime `json:"endedAt"`
-	Cancelled bool     `json:"cancelled"`
-	CoverURL  string   `json:"coverUrl"`
-	ReplayURL string   `json:"replayUrl"`
+	Key       string       `json:"key"`  // the ref of the show
+	Host      string       `json:"host"` // the key of the host
+	Title     string       `json:"title"`
+	PlannedAt importedTime `json:"plannedAt"`
+	StartedAt importedTime `json:"startedAt"`
+	EndedAt   importedTime `json:"endedAt"`
+	Cancelled bool         `json:"cancelled"`
+	CoverURL  string       `json:"coverUrl"`
+	ReplayURL string       `json:"replayUrl"`
 
 	lineNumber int64  // the number of the line in the file
 	line       []byte // the text of the line, for the file of bad lines
 }
 
-// showTime is a moment in RFC 3339, or in milliseconds since 1970 as a number or as a text of digits; to the millisecond,
+// importedTime is a moment in RFC 3339, or in milliseconds since 1970 as a number or as a text of digits; to the millisecond,
 // which is the precision of shows. The zero time is none.
-type showTime struct{ time.Time }
+type importedTime struct{ time.Time }
 
 // UnmarshalJSON reads a moment; null and "" are none.
-func (t *showTime) UnmarshalJSON(text []byte) error {
+func (t *importedTime) UnmarshalJSON(text []byte) error {
 	word := string(text)
 	if len(text) > 0 && text[0] == '"' {
 		if err := json.Unmarshal(text, &word); err != nil {
@@ -57,20 +59,20 @@ func (t *showTime) UnmarshalJSON(text []byte) error {
 }
 
 // parseShowRow parses a line, without looking anything up.
-func parseShowRow(line []byte, keys *keyTable, now time.Time) (row showRow, err error) {
-	if len(line) > showForm.maxBytesPerLine {
-		return row, services.Errorf(services.Invalid, "longer than %d bytes", showForm.maxBytesPerLine)
+func parseShowRow(line []byte, keys *people.KeyTable, now time.Time) (row showRow, err error) {
+	if len(line) > importForm.MaxBytesPerLine {
+		return row, services.Errorf(services.Invalid, "longer than %d bytes", importForm.MaxBytesPerLine)
 	}
-	if err := readObject(line, &row, "key, host, title, plannedAt, startedAt, endedAt, cancelled, coverUrl and replayUrl"); err != nil {
+	if err := importer.ReadObject(line, &row, "key, host, title, plannedAt, startedAt, endedAt, cancelled, coverUrl and replayUrl"); err != nil {
 		return row, err
 	}
-	if err := checkRefKey("key", row.Key); err != nil {
+	if err := refs.CheckKey("key", row.Key); err != nil {
 		return row, err
 	}
-	if err := keys.checkKey([]byte(row.Host)); err != nil {
+	if err := keys.CheckKey([]byte(row.Host)); err != nil {
 		return row, services.Errorf(services.Invalid, "host: %s", err)
 	}
-	if err := services.CheckFilled("title", row.Title, live.MaxShowTitle); err != nil {
+	if err := services.CheckFilled("title", row.Title, MaxShowTitle); err != nil {
 		return row, err
 	}
 	for field, url := range map[string]string{"coverUrl": row.CoverURL, "replayUrl": row.ReplayURL} {
@@ -84,12 +86,12 @@ func parseShowRow(line []byte, keys *keyTable, now time.Time) (row showRow, err 
 // checkTimes checks that the times of a row can be those of a show: in order, and none in the future but the plan. Boards sort by
 // these times, so a show with a wrong time would stay at the top.
 func (r showRow) checkTimes(now time.Time) error {
-	text := func(t showTime) string { return t.Format(time.RFC3339Nano) }
+	text := func(t importedTime) string { return t.Format(time.RFC3339Nano) }
 	switch first := time.UnixMilli(1); {
 	case r.PlannedAt.IsZero():
 		return services.Errorf(services.Invalid, "plannedAt is needed")
-	case r.PlannedAt.Before(first) || r.PlannedAt.After(now.Add(live.MaxShowAhead)):
-		return services.Errorf(services.Invalid, "plannedAt is %s: it is before 1970 or more than %d days ahead", text(r.PlannedAt), live.MaxShowAhead/(24*time.Hour))
+	case r.PlannedAt.Before(first) || r.PlannedAt.After(now.Add(MaxShowAhead)):
+		return services.Errorf(services.Invalid, "plannedAt is %s: it is before 1970 or more than %d days ahead", text(r.PlannedAt), MaxShowAhead/(24*time.Hour))
 	case r.Cancelled && (!r.StartedAt.IsZero() || !r.EndedAt.IsZero()):
 		return services.Errorf(services.Conflict, "cancelled: a show that has started or ended cannot be cancelled")
 	case !r.EndedAt.IsZero() && r.StartedAt.IsZero():
@@ -111,23 +113,23 @@ func (r showRow) otherHostError(host string) error {
 }
 
 // toShow makes the show of a row, except for its host.
-func (r showRow) toShow(id services.PostID, now time.Time) live.Show {
-	show := live.Show{
-		ID: id, Title: r.Title, CoverURL: r.CoverURL, ReplayURL: r.ReplayURL, Status: live.ShowUpcoming,
+func (r showRow) toShow(id services.PostID, now time.Time) Show {
+	show := Show{
+		ID: id, Title: r.Title, CoverURL: r.CoverURL, ReplayURL: r.ReplayURL, Status: ShowUpcoming,
 		PlannedAt: r.PlannedAt.Time, StartedAt: r.StartedAt.Time, EndedAt: r.EndedAt.Time, UpdatedAt: now,
 	}
 	switch {
 	case r.Cancelled:
 		// The file has no time of the cancellation: the planned time is taken, or now if that is earlier.
-		show.Status, show.CancelledAt = live.ShowCancelled, r.PlannedAt.Time
+		show.Status, show.CancelledAt = ShowCancelled, r.PlannedAt.Time
 		// To the millisecond, as the plan is.
 		if now = now.Truncate(time.Millisecond); now.Before(show.CancelledAt) {
 			show.CancelledAt = now
 		}
 	case !r.EndedAt.IsZero():
-		show.Status = live.ShowReplay
+		show.Status = ShowReplay
 	case !r.StartedAt.IsZero():
-		show.Status = live.ShowLive
+		show.Status = ShowLive
 	}
 	return show
 }
@@ -137,12 +139,12 @@ func showRef(key string) services.Ref { return services.Ref{Type: services.ShowT
 
 // storedHostKeys finds the shows of a batch that exist already. It returns the key of the host, with the prefix, by the key of the
 // show.
-func storedHostKeys(ctx context.Context, stored Store, batch []showRow) (map[string]string, error) {
+func storedHostKeys(ctx context.Context, stored sql.Reader, batch []showRow) (map[string]string, error) {
 	keys := make([]string, len(batch))
 	for i, row := range batch {
 		keys[i] = row.Key
 	}
-	known, err := findRefs(ctx, stored, services.ShowType, keys)
+	known, err := refs.FindKeys(ctx, stored, services.ShowType, keys)
 	if err != nil || len(known) == 0 {
 		return map[string]string{}, err
 	}

@@ -1,4 +1,4 @@
-package importer
+package messages
 
 import (
 	"context"
@@ -6,17 +6,37 @@ import (
 	"slices"
 
 	"tidings/services"
+	"tidings/services/importer"
 	"tidings/services/jobs"
-	"tidings/services/messages"
 	"tidings/services/people"
 	"tidings/services/refs"
 	"tidings/services/sql"
 )
 
-// messageForm is the form of a file of site messages.
-var messageForm = fileForm{
-	name: "messages", expectedLine: `JSON Lines like {"key":"spring","title":"...","content":"...","to":["alice"]}`, countedUnit: "recipients", maxBytesPerLine: 1 << 20,
+// importForm is the form of a file of site messages.
+var importForm = importer.Form{
+	Name: "messages", ExpectedLine: `JSON Lines like {"key":"spring","title":"...","content":"...","to":["alice"]}`, CountedUnit: "recipients", MaxBytesPerLine: 1 << 20,
+	NamesRecipients: true,
 }
+
+// Import is the import of site messages. types are the types of messages that exist, the default first. It queues the jobs that
+// deliver the messages with the messages themselves.
+func Import(types []string) importer.Kind {
+	return importer.Kind{
+		Form: importForm, Objects: "site messages", FileFormat: "JSON Lines", Help: importHelp,
+		Examples: []string{"tidings import messages spring.jsonl.gz"},
+		Import: func(ctx context.Context, db *sql.DB, ids *services.IDClock, opts importer.Options) (importer.Report, error) {
+			return ImportFile(ctx, db, ids, types, opts)
+		},
+	}
+}
+
+// importHelp is the part of tidings import --help on messages.
+const importHelp = `Messages: a line of FILE is {"key":"spring","type":"general","title":"...","content":"...","to":["alice","bob"]}, up to
+1 MB, with 1 to 10,000 recipients. Later lines with the same key add recipients and may leave out the text, so that
+one message can go to millions. A recipient gets a message of one key once, even if several imports name them. The
+messages reach their recipients while the server runs.
+`
 
 // messageRow is one line: a message and some of its recipients. Further lines of the same key name more recipients, and need not
 // repeat the text.
@@ -27,15 +47,14 @@ type messageRow struct {
 	Content string   `json:"content"`
 	To      []string `json:"to"` // the keys of recipients
 
-	message messages.ID
-	text    messages.Text // all lines of a key share it
+	message ID
+	text    Text // all lines of a key share it
 }
 
 // messageImport is one import of site messages under way. newMessages has the messages that the next commit inserts, by their
 // keys: lines of the batch find their message there before the database has it.
 type messageImport struct {
-	*fileRun
-	facts *sql.DB                             // the database, to look up messages of earlier imports
+	*importer.Run
 	ids   interface{ Next() services.PostID } // makes the IDs of messages
 	types []string                            // of messages that exist, the default first
 
@@ -46,30 +65,24 @@ type messageImport struct {
 	textBytes      int // of the texts of newMessages
 }
 
-// maxBatchTextBytes bounds the texts of a batch, in bytes. 20,000 rows of the longest texts would be gigabytes.
-const maxBatchTextBytes = 8 << 20
-
-// Messages sends the site messages of a file of JSON Lines, to any number of users. The key of a message is its ref, so that lines,
+// ImportFile sends the site messages of a file of JSON Lines, to any number of users. The key of a message is its ref, so that lines,
 // runs and files may name the same message, and no user gets it twice. The import stores the text and the list of recipients; the
 // server delivers them when it runs. Bad lines are put aside and reported; the error is INVALID for a file that cannot be read or is
-// cut off, as by Follows. types are the types of messages that exist, the default first. facts is the database under db.
-func Messages(ctx context.Context, db Store, facts *sql.DB, ids interface{ Next() services.PostID }, types []string, opts Options) (Report, error) {
-	run, err := newRun(db, opts, messageForm)
+// cut off, as by Follows. types are the types of messages that exist, the default first.
+func ImportFile(ctx context.Context, db importer.Store, ids interface{ Next() services.PostID }, types []string, opts importer.Options) (importer.Report, error) {
+	run, err := importer.Open(db, opts, importForm)
 	if err != nil {
-		return Report{}, err
+		return importer.Report{}, err
 	}
-	return run.importLines(ctx, &messageImport{fileRun: run, facts: facts, ids: ids, types: types, newMessages: map[string]messageRow{}})
+	return run.ImportLines(ctx, &messageImport{Run: run, ids: ids, types: types, newMessages: map[string]messageRow{}})
 }
 
-// batchFull reports whether the batch has reached one of three limits: the recipients of a transaction, the memory for texts, and
-// bad lines that wait. A line may name many recipients, so they are counted and not the lines.
-func (im *messageImport) batchFull() bool {
-	return im.recipientCount >= im.opts.BatchSize || im.textBytes >= maxBatchTextBytes || im.bad.pendingLines() >= im.opts.BatchSize
-}
+// BatchFull reports whether the batch must be written. A line may name many recipients, so they are counted and not the lines.
+func (im *messageImport) BatchFull() bool { return im.Full(im.recipientCount, im.textBytes) }
 
-// addLine parses one line: a good one enters the batch, a bad one is put aside.
-func (im *messageImport) addLine(ctx context.Context, line []byte) error {
-	if isBlank(line) {
+// AddLine parses one line: a good one enters the batch, a bad one is put aside.
+func (im *messageImport) AddLine(ctx context.Context, line []byte) error {
+	if importer.IsBlank(line) {
 		return nil
 	}
 	row, err := im.row(ctx, line)
@@ -79,36 +92,36 @@ func (im *messageImport) addLine(ctx context.Context, line []byte) error {
 		return err
 	}
 	if err != nil {
-		return im.refuseLastLine(line, err)
+		return im.RefuseLine(line, err)
 	}
 	im.batch = append(im.batch, row)
 	im.recipientCount += len(row.To)
-	im.hasGoodLine = true
+	im.FoundGoodLine()
 	return nil
 }
 
 // row reads a line and finds its message, in newMessages or in the database. A message that is in neither is new, and row adds it to
 // newMessages. The rest of the line is checked first: a bad line must not leave a message without recipients.
 func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, err error) {
-	if len(line) > messageForm.maxBytesPerLine {
-		return row, services.Errorf(services.Invalid, "longer than %d bytes", messageForm.maxBytesPerLine)
+	if len(line) > importForm.MaxBytesPerLine {
+		return row, services.Errorf(services.Invalid, "longer than %d bytes", importForm.MaxBytesPerLine)
 	}
-	if err := readObject(line, &row, "key, type, title, content and to"); err != nil {
+	if err := importer.ReadObject(line, &row, "key, type, title, content and to"); err != nil {
 		return row, err
 	}
-	if err := checkRefKey("key", row.Key); err != nil {
+	if err := refs.CheckKey("key", row.Key); err != nil {
 		return row, err
 	}
-	if n := len(row.To); n == 0 || n > messages.MaxRecipients {
-		return row, services.Errorf(services.Invalid, "to: 1 to %d recipients are allowed in a line, got %d", messages.MaxRecipients, n)
+	if n := len(row.To); n == 0 || n > MaxRecipients {
+		return row, services.Errorf(services.Invalid, "to: 1 to %d recipients are allowed in a line, got %d", MaxRecipients, n)
 	}
 	for i, key := range row.To {
-		row.To[i] = im.opts.KeyPrefix + key
+		row.To[i] = im.Opts.KeyPrefix + key
 		if err := services.CheckUserKey(row.To[i]); err != nil {
 			return row, services.Errorf(services.Invalid, "to: %s", err)
 		}
 	}
-	given := messages.Text{Type: row.Type, Title: row.Title, Content: row.Content}
+	given := Text{Type: row.Type, Title: row.Title, Content: row.Content}
 	// A message that the batch does not have may be one of an earlier batch, run or file, or one that ingest sent.
 	known, found := im.newMessages[row.Key]
 	if !found {
@@ -125,7 +138,7 @@ func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, 
 		return row, err
 	}
 	// A user's list is in the order of IDs: a message gets its ID at the first line of its key.
-	row.message, row.text = messages.ID(im.ids.Next()), given
+	row.message, row.text = ID(im.ids.Next()), given
 	im.newMessages[row.Key] = row
 	// Only the content is counted: the other texts are short.
 	im.textBytes += len(row.text.Content)
@@ -133,15 +146,15 @@ func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, 
 }
 
 // findStored finds a message in the database by its key. The statements read outside of the transaction. If another client takes the
-// key before the commit, importRefs notices, and the import breaks off with CONFLICT.
-func (im *messageImport) findStored(ctx context.Context, key string) (id messages.ID, text messages.Text, found bool, err error) {
-	known, err := findRefs(ctx, im.facts, services.SiteMessageType, []string{key})
+// key before the commit, refs.ImportAll notices, and the import breaks off with CONFLICT.
+func (im *messageImport) findStored(ctx context.Context, key string) (id ID, text Text, found bool, err error) {
+	known, err := refs.FindKeys(ctx, im.DB, services.SiteMessageType, []string{key})
 	holder, found := known[messageRef(key)]
 	if err != nil || !found {
 		return id, text, false, err
 	}
-	id = messages.ID(holder.Object.Number)
-	text, found, err = messages.TextOf(ctx, im.facts, id)
+	id = ID(holder.Object.Number)
+	text, found, err = TextOf(ctx, im.DB, id)
 	return id, text, found, err
 }
 
@@ -151,7 +164,7 @@ func messageRef(key string) services.Ref {
 }
 
 // checkSameText reports whether a further line of a key agrees with the earlier ones. A part that the line leaves out agrees.
-func checkSameText(given, known messages.Text, key string) error {
+func checkSameText(given, known Text, key string) error {
 	for _, part := range []struct{ field, given, known string }{
 		{"type", given.Type, known.Type}, {"title", given.Title, known.Title}, {"content", given.Content, known.Content},
 	} {
@@ -162,9 +175,9 @@ func checkSameText(given, known messages.Text, key string) error {
 	return nil
 }
 
-// commit writes the batch and the position in the file, 0 at the end of the file.
-func (im *messageImport) commit(ctx context.Context, line int64) error {
-	if err := im.bad.flush(); err != nil {
+// Commit writes the batch and the position in the file, 0 at the end of the file.
+func (im *messageImport) Commit(ctx context.Context, line int64) error {
+	if err := im.FlushBadLines(); err != nil {
 		return err
 	}
 	// One statement finds the users of all rows; a user may be in many of them.
@@ -174,7 +187,7 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 	}
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
-	err := im.db.Write(ctx, func(tx *sql.Tx) error {
+	err := im.DB.Write(ctx, func(tx *sql.Tx) error {
 		numbers, err := people.EnsureLocked(ctx, tx, keys, nil)
 		if err != nil {
 			return err
@@ -182,12 +195,12 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 		var named []refs.ObjectWithRef
 		for _, key := range slices.Sorted(maps.Keys(im.newMessages)) { // in one order, so that two imports at once do not deadlock
 			row := im.newMessages[key]
-			if err := messages.Insert(ctx, tx, row.message, row.text); err != nil {
+			if err := Insert(ctx, tx, row.message, row.text); err != nil {
 				return err
 			}
-			named = append(named, namedObject(messageRef(key), uint64(row.message), 0))
+			named = append(named, refs.NewObject(messageRef(key), uint64(row.message), 0))
 		}
-		if err := importRefs(ctx, tx, named); err != nil {
+		if err := refs.ImportAll(ctx, tx, named); err != nil {
 			return err
 		}
 		for _, row := range im.batch {
@@ -197,7 +210,7 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 			for i, key := range row.To {
 				users[i] = numbers[key]
 			}
-			queued, err := messages.DeliverJobs(row.message, users)
+			queued, err := DeliverJobs(row.message, users)
 			if err != nil {
 				return err
 			}
@@ -205,22 +218,16 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 				return err
 			}
 		}
-		if im.source.progressKey == "" {
-			return nil
-		}
 		// At the end line is 0, so that the same file may be imported again: refs and recipients make that harmless.
-		return setProgress(ctx, tx, im.source.progressKey, line)
+		return im.SavePosition(ctx, tx, line)
 	})
 	if err != nil {
-		return im.withPosition(err)
+		return im.WithPosition(err)
 	}
-	im.report.GoodRows += int64(len(im.batch))
-	im.report.NewItems += int64(len(im.newMessages))
-	im.report.Recipients += int64(im.recipientCount)
+	im.Committed(importer.Report{GoodRows: int64(len(im.batch)), NewItems: int64(len(im.newMessages)), Recipients: int64(im.recipientCount)})
 	im.batch, im.recipientCount = im.batch[:0], 0
 	// newMessages is cleared only after the commit: a further line of a key now finds its message in the database.
 	clear(im.newMessages)
 	im.textBytes = 0
-	im.showProgress()
 	return nil
 }

@@ -1,4 +1,4 @@
-package importer
+package feed
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/posts"
+	"tidings/services/refs"
 )
 
 // plannedPost is a post that does not exist yet, with its ref; an empty text means none. Its author is an index in the table of keys.
@@ -39,11 +40,11 @@ func (im *postImport) plan(ctx context.Context) ([]plannedPost, error) {
 		}
 		post, err := planOne(row, known, last)
 		if err != nil {
-			im.recordBadLine(row.lineNumber, row.line, err)
+			im.PutAside(row.lineNumber, row.line, err)
 			continue
 		}
 		post.OffFeed = !slices.Contains(im.kindsInFeeds, post.Kind)
-		post.Author = services.UserID(im.keys.indexOf([]byte(row.Author)))
+		post.Author = services.UserID(im.keys.IndexOf([]byte(row.Author)))
 		// Later rows of the batch may answer this post or repeat its key.
 		if row.Key != "" {
 			known.ids[post.ref] = post.ID
@@ -116,7 +117,7 @@ func (im *postImport) readKnown(ctx context.Context) (known knownPosts, err erro
 		}
 	}
 	// Keys of rows show which posts exist already; parents lead to their posts.
-	holders, err := findRefs(ctx, im.store, services.PostType, append(names, parents...))
+	holders, err := refs.FindKeys(ctx, im.DB, services.PostType, append(names, parents...))
 	if err != nil {
 		return known, err
 	}
@@ -136,14 +137,14 @@ func (im *postImport) readKnown(ctx context.Context) (known knownPosts, err erro
 		known.posts = map[services.PostID]services.Post{}
 		return known, nil
 	}
-	known.posts, err = posts.ByID(ctx, im.store, slices.Compact(ids))
+	known.posts, err = posts.ByID(ctx, im.DB, slices.Compact(ids))
 	return known, err
 }
 
 // newestIDsByMilli returns the greatest used ID of each millisecond of the batch. A millisecond after the newest post has no used
 // ID, so that a file of posts newer than all others costs one look at the end of the index instead of one for each row.
 func (im *postImport) newestIDsByMilli(ctx context.Context) (map[services.PostID]services.PostID, error) {
-	newest, err := posts.Newest(ctx, im.store)
+	newest, err := posts.Newest(ctx, im.DB)
 	if err != nil {
 		return nil, err
 	}
@@ -154,5 +155,5 @@ func (im *postImport) newestIDsByMilli(ctx context.Context) (map[services.PostID
 		}
 	}
 	slices.Sort(moments)
-	return posts.NewestAt(ctx, im.store, slices.Compact(moments))
+	return posts.NewestAt(ctx, im.DB, slices.Compact(moments))
 }

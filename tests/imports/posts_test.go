@@ -1,4 +1,4 @@
-package importer
+package imports
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/feed"
+	"tidings/services/importer"
 	"tidings/services/notifications/notificationstest"
 	"tidings/services/people"
 	"tidings/services/posts"
@@ -23,15 +25,15 @@ import (
 )
 
 // importPosts imports a file of posts.
-func (im *importer) importPosts(db Store, opts Options) (Report, error) {
+func (im *testImporter) importPosts(db importer.Store, opts importer.Options) (importer.Report, error) {
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
-	report, err := Posts(im.t.Context(), db, services.NewIDClock(im, 1), []services.PostKind{services.PostKindPost}, opts)
+	report, err := feed.ImportFile(im.t.Context(), db, services.NewIDClock(im, 1), []services.PostKind{services.PostKindPost}, opts)
 	report.Took = 0
 	return report, err
 }
 
 // mustImportPosts imports a file of posts, and fails the test on an error.
-func (im *importer) mustImportPosts(opts Options) Report {
+func (im *testImporter) mustImportPosts(opts importer.Options) importer.Report {
 	im.t.Helper()
 	report, err := im.importPosts(im.db, opts)
 	if err != nil {
@@ -41,7 +43,7 @@ func (im *importer) mustImportPosts(opts Options) Report {
 }
 
 // postLinesOf lists a user's posts in SQL, the newest first, each as "body time".
-func (im *importer) postLinesOf(key string) (lines []string) {
+func (im *testImporter) postLinesOf(key string) (lines []string) {
 	im.t.Helper()
 	numbers, err := people.IDs(im.t.Context(), im.db, []string{key})
 	if err != nil {
@@ -78,8 +80,8 @@ func TestImportedPosts(t *testing.T) {
 		w := fanouttest.New(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded"})
 		im := newImporter(t, w.Store)
 		file := im.writeFile("archive.jsonl", postsFile)
-		want := Report{Kind: "posts", LastLine: 7, GoodRows: 6, NewItems: 6}
-		if diff := cmp.Diff(want, im.mustImportPosts(Options{File: file, BatchSize: 2})); diff != "" {
+		want := importer.Report{Kind: "posts", LastLine: 7, GoodRows: 6, NewItems: 6}
+		if diff := cmp.Diff(want, im.mustImportPosts(importer.Options{File: file, BatchSize: 2})); diff != "" {
 			t.Fatalf("the report (-want +got):\n%s", diff)
 		}
 		check := func(bobs ...string) {
@@ -107,17 +109,17 @@ func TestImportedPosts(t *testing.T) {
 				t.Errorf("somebody was notified: %+v", counts)
 			}
 		}
-		if diff := cmp.Diff(Report{Kind: "posts", ResumedAfter: 7, LastLine: 7}, im.mustImportPosts(Options{File: file})); diff != "" {
+		if diff := cmp.Diff(importer.Report{Kind: "posts", ResumedAfter: 7, LastLine: 7}, im.mustImportPosts(importer.Options{File: file})); diff != "" {
 			t.Errorf("the report of the second time (-want +got):\n%s", diff)
 		}
 		check("without a key 09:33:00.000")
-		want = Report{Kind: "posts", LastLine: 7, GoodRows: 6, NewItems: 1, SkippedRows: 5}
-		if diff := cmp.Diff(want, im.mustImportPosts(Options{File: im.writeFile("copy.jsonl", postsFile)})); diff != "" {
+		want = importer.Report{Kind: "posts", LastLine: 7, GoodRows: 6, NewItems: 1, SkippedRows: 5}
+		if diff := cmp.Diff(want, im.mustImportPosts(importer.Options{File: im.writeFile("copy.jsonl", postsFile)})); diff != "" {
 			t.Errorf("the report of a copy (-want +got):\n%s", diff)
 		}
 		check("without a key 09:33:00.000", "without a key 09:33:00.000")
 		answer := fmt.Sprintf(`{"author":"carl","at":"2026-01-30T10:00:00Z","body":"x","parent":"post:%s"}`, known["c2"].ID)
-		if got := im.mustImportPosts(Options{File: "-", Input: strings.NewReader(answer), KeyPrefix: "u-"}); got.NewItems != 1 {
+		if got := im.mustImportPosts(importer.Options{File: "-", Input: strings.NewReader(answer), KeyPrefix: "u-"}); got.NewItems != 1 {
 			t.Errorf("an answer to an id: %+v\n%s", got, im.out.String())
 		}
 	})
@@ -137,7 +139,7 @@ func TestAnInterruptedImportOfPostsResumes(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		whole := sqliteImporter(t)
 		counter := &breakingStore{DB: whole.db}
-		want, err := whole.importPosts(counter, Options{File: whole.writeFile("f.jsonl", text.String()), BatchSize: 7})
+		want, err := whole.importPosts(counter, importer.Options{File: whole.writeFile("f.jsonl", text.String()), BatchSize: 7})
 		if err != nil || want.NewItems != 44 || want.BadLines != 4 || counter.writeCount < 5 {
 			t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writeCount, want)
 		}
@@ -146,7 +148,7 @@ func TestAnInterruptedImportOfPostsResumes(t *testing.T) {
 			im := newImporter(t, sqltest.Open(t, sql.Config{URL: url}))
 			// On PostgreSQL all runs share one database, so the keys of posts and users belong to this run.
 			mine := strings.NewReplacer(`"key":"`, fmt.Sprintf(`"key":"r%d.`, n)).Replace(text.String())
-			opts := Options{File: im.writeFile("f.jsonl", mine), BatchSize: 7, KeyPrefix: fmt.Sprintf("r%d.", n)}
+			opts := importer.Options{File: im.writeFile("f.jsonl", mine), BatchSize: 7, KeyPrefix: fmt.Sprintf("r%d.", n)}
 			if _, err := im.importPosts(&breakingStore{DB: im.db, failAtWrite: n/2 + 1, failAfterCommit: n%2 == 1}, opts); !errors.Is(err, errConnectionGone) {
 				t.Fatalf("run %d: %v", n, err)
 			}
@@ -175,14 +177,14 @@ func TestATruncatedImportOfPosts(t *testing.T) {
 		fmt.Fprintf(&text, `{"key":"k%d","author":"ann","at":"2026-01-30T09:30:00Z","body":"%x"}`+"\n", i, i*i*7919)
 	}
 	packed := gzipText(t, text.String())
-	got, err := im.importPosts(im.db, Options{File: im.writeFile("a.jsonl.gz", packed[:len(packed)/2])})
+	got, err := im.importPosts(im.db, importer.Options{File: im.writeFile("a.jsonl.gz", packed[:len(packed)/2])})
 	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), fmt.Sprintf("a.jsonl.gz is cut off after line %d: the lines before are imported", got.LastLine)) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if got.NewItems == 0 || got.NewItems != got.LastLine || got.BadLines != 0 {
 		t.Errorf("of the half: %+v", got)
 	}
-	if rest := im.mustImportPosts(Options{File: im.writeFile("a.jsonl.gz", packed)}); rest.NewItems+got.NewItems != 3000 || rest.SkippedRows != got.NewItems {
+	if rest := im.mustImportPosts(importer.Options{File: im.writeFile("a.jsonl.gz", packed)}); rest.NewItems+got.NewItems != 3000 || rest.SkippedRows != got.NewItems {
 		t.Errorf("of the whole after %d: %+v", got.NewItems, rest)
 	}
 }
@@ -225,7 +227,7 @@ func TestBadLinesOfPosts(t *testing.T) {
 		{line(`"parent":"gone"`), `parent: "gone" is deleted`},
 		{`{"author":"x",` + at + `,"body":"` + strings.Repeat("b", 1<<17) + `"}`, "longer than 131072 bytes"},
 	}
-	im.mustImportPosts(Options{File: "-", Input: strings.NewReader(line(`"key":"gone"`))})
+	im.mustImportPosts(importer.Options{File: "-", Input: strings.NewReader(line(`"key":"gone"`))})
 	gone := im.readPosts("gone")
 	err := im.db.Write(t.Context(), func(tx *sql.Tx) error { _, _, err := posts.Delete(t.Context(), tx, gone["gone"].ID); return err })
 	if err != nil {
@@ -237,8 +239,8 @@ func TestBadLinesOfPosts(t *testing.T) {
 	}
 	lines = append(lines, line(`"key":"later"`), line(`"key":"last","parent":"good"`))
 	file := im.writeFile("p.jsonl", strings.Join(lines, "\n"))
-	report := im.mustImportPosts(Options{File: file})
-	want := Report{Kind: "posts", LastLine: int64(len(lines)), GoodRows: 3, NewItems: 3, BadLines: int64(len(bad)), BadFile: file + ".bad"}
+	report := im.mustImportPosts(importer.Options{File: file})
+	want := importer.Report{Kind: "posts", LastLine: int64(len(lines)), GoodRows: 3, NewItems: 3, BadLines: int64(len(bad)), BadFile: file + ".bad"}
 	if diff := cmp.Diff(want, report); diff != "" {
 		t.Errorf("the report (-want +got):\n%s", diff)
 	}
@@ -257,10 +259,10 @@ func TestBadLinesOfPosts(t *testing.T) {
 	if numbers, err := people.IDs(t.Context(), im.db, []string{"a b", "x"}); err != nil || len(numbers) != 1 {
 		t.Errorf("the users %v, %v", numbers, err)
 	}
-	if _, err := im.importPosts(im.db, Options{File: im.writeFile("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {
+	if _, err := im.importPosts(im.db, importer.Options{File: im.writeFile("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {
 		t.Errorf("another kind of file: %v", err)
 	}
-	if _, err := im.importPosts(im.db, Options{File: im.dir + "/none"}); services.CodeOf(err) != services.Invalid {
+	if _, err := im.importPosts(im.db, importer.Options{File: im.dir + "/none"}); services.CodeOf(err) != services.Invalid {
 		t.Errorf("no file: %v", err)
 	}
 }
@@ -300,12 +302,12 @@ func TestPostsPublishedDuringAnImportMakeItPlanAgain(t *testing.T) {
 		for i := range 100 {
 			fmt.Fprintf(&text, `{"key":"k%d","author":"ann","at":"2026-01-30T09:30:00Z","body":"%d"}`+"\n", i, i)
 		}
-		got, err := im.importPosts(&publishingStore{im.db, t, 5}, Options{File: im.writeFile("a.jsonl", text.String())})
+		got, err := im.importPosts(&publishingStore{im.db, t, 5}, importer.Options{File: im.writeFile("a.jsonl", text.String())})
 		if err != nil || got.NewItems != 100 || len(im.postLinesOf("ann")) != 100 {
 			t.Errorf("%+v, %v", got, err)
 		}
 		im2 := newImporter(t, im.db)
-		_, err = im2.importPosts(&publishingStore{im.db, t, 1000}, Options{File: "-", Input: strings.NewReader(strings.ReplaceAll(text.String(), `:"k`, `:"l`))})
+		_, err = im2.importPosts(&publishingStore{im.db, t, 1000}, importer.Options{File: "-", Input: strings.NewReader(strings.ReplaceAll(text.String(), `:"k`, `:"l`))})
 		if err == nil || !strings.Contains(err.Error(), "lines to 100") {
 			t.Errorf("when it never ends: %v", err)
 		}
@@ -336,7 +338,7 @@ func TestOrderOfImportedPosts(t *testing.T) {
 				moment := began.Add(time.Duration(ms) * time.Millisecond).Format(time.RFC3339Nano)
 				fmt.Fprintf(&text, `{"author":"ann","at":"%s","body":"%s"}`+"\n", moment, one.body)
 			}
-			im.mustImportPosts(Options{File: "-", Input: strings.NewReader(text.String()), BatchSize: rapid.IntRange(1, 7).Draw(r, "batch")})
+			im.mustImportPosts(importer.Options{File: "-", Input: strings.NewReader(text.String()), BatchSize: rapid.IntRange(1, 7).Draw(r, "batch")})
 		}
 		slices.SortStableFunc(all, func(a, b placed) int { return a.ms - b.ms })
 		var want []string

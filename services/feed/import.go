@@ -1,4 +1,4 @@
-package importer
+package feed
 
 import (
 	"bytes"
@@ -8,15 +8,45 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/importer"
+	"tidings/services/people"
 	"tidings/services/posts"
+	"tidings/services/projector"
 	"tidings/services/refs"
 	"tidings/services/sql"
 )
 
-// postForm is the form of a file of posts.
-var postForm = fileForm{
-	name: "posts", expectedLine: `JSON Lines like {"key":"p1","author":"alice","at":"2026-01-31T09:30:00Z","body":"..."}`, countedUnit: "posts", maxBytesPerLine: 128 << 10,
+// importForm is the form of a file of posts.
+var importForm = importer.Form{
+	Name: "posts", ExpectedLine: `JSON Lines like {"key":"p1","author":"alice","at":"2026-01-31T09:30:00Z","body":"..."}`, CountedUnit: "posts", MaxBytesPerLine: 128 << 10,
 }
+
+// Import is the import of posts. kinds are the kinds that enter home feeds, and activeFor is the setting of how long users count as
+// active.
+func Import(kinds []services.PostKind, activeFor time.Duration) importer.Kind {
+	return importer.Kind{
+		Form: importForm, Objects: "posts", FileFormat: "JSON Lines", Help: importHelp,
+		Examples: []string{"tidings import posts archive.jsonl.gz --prefix u"},
+		Import: func(ctx context.Context, db *sql.DB, ids *services.IDClock, opts importer.Options) (importer.Report, error) {
+			return ImportFile(ctx, db, ids, kinds, opts)
+		},
+		// Posts change feeds that exist already.
+		AfterImport: func(ctx context.Context, db *sql.DB) error {
+			return projector.QueueRefillsAfterImport(ctx, db, activeFor)
+		},
+	}
+}
+
+// importHelp is the part of tidings import --help on posts.
+const importHelp = `Posts: a line of FILE is {"key":"p2","author":"alice","at":"2026-01-31T09:30:00Z","body":"...","parent":"p1"}, up to
+128 KB. at is the time of the post and its position in feeds (RFC 3339, to the millisecond; not in the future); of two
+posts in one millisecond the later line is the newer post. key and parent are optional. A post with a key is imported
+once, whichever file names it: the key is the post's ref (1 to 128 printable characters), by which ingest and the API
+know it as post:ref:KEY. Keys of shows and messages are their refs likewise. A post without a key is imported again from another file. Importing the same file again
+adds nothing. parent is the key of an earlier post, or the ID of any post (post:...): an answer to a post is a comment,
+an answer to that a reply. --feed-kinds sets the kinds that enter home feeds. Imported posts, mentions and answers
+notify nobody. The feeds of active users are rebuilt while the server runs.
+`
 
 // postRow is one line: a post and, if the line has a key, the post's ref. It keeps the text of the line, because planning
 // may find that the row is bad, long after it was read.
@@ -35,72 +65,68 @@ type postRow struct {
 
 // postImport is one import of posts under way.
 type postImport struct {
-	*fileRun
-	store        Store                               // the database, which planning reads outside of the transaction
+	*importer.Run
 	ids          interface{ Next() services.PostID } // gives the present time, as IDs
 	kindsInFeeds []services.PostKind                 // the kinds of posts that enter home feeds
-	keys         *keyTable                           // the keys of the authors
+	keys         *people.KeyTable                    // the keys of the authors
 
 	batch        []postRow // since the last commit
 	bytesOfLines int       // of the batch's lines
 }
 
-// Posts imports the posts of a file of JSON Lines. A post has the time that the file gives it, to the millisecond; of two posts
+// ImportFile imports the posts of a file of JSON Lines. A post has the time that the file gives it, to the millisecond; of two posts
 // of one millisecond the later line is the newer post, whatever the database had before. A post with a key is imported once,
 // however often a file names it: the key is its ref, also outside of imports. Later lines can answer it: an answer to a post is a
 // comment, an answer to a comment or a reply is a reply. Nobody is notified and no jobs are queued, because these posts are the
 // past. A file that was read to its end adds nothing when it is imported again. kinds are the kinds that enter home feeds. Bad
 // lines are put aside and reported; the error is INVALID for a file that cannot be read or is cut off, as by Follows.
-func Posts(ctx context.Context, db Store, ids interface{ Next() services.PostID }, kinds []services.PostKind, opts Options) (Report, error) {
-	run, err := newRun(db, opts, postForm)
+func ImportFile(ctx context.Context, db importer.Store, ids interface{ Next() services.PostID }, kinds []services.PostKind, opts importer.Options) (importer.Report, error) {
+	run, err := importer.Open(db, opts, importForm)
 	if err != nil {
-		return Report{}, err
+		return importer.Report{}, err
 	}
-	return run.importLines(ctx, &postImport{fileRun: run, store: db, ids: ids, kindsInFeeds: kinds, keys: newKeyTable(opts.KeyPrefix)})
+	return run.ImportLines(ctx, &postImport{Run: run, ids: ids, kindsInFeeds: kinds, keys: people.NewKeyTable(opts.KeyPrefix)})
 }
 
-// batchFull reports whether the batch has reached one of three limits: the rows of a transaction, the memory for texts, and bad
-// lines that wait.
-func (im *postImport) batchFull() bool {
-	return len(im.batch) >= im.opts.BatchSize || im.bytesOfLines >= maxBatchTextBytes || im.bad.pendingLines() >= im.opts.BatchSize
-}
+// BatchFull reports whether the batch must be written.
+func (im *postImport) BatchFull() bool { return im.Full(len(im.batch), im.bytesOfLines) }
 
-// addLine parses one line: a good one enters the batch, a bad one is put aside. It looks nothing up: plan does that for the whole
+// AddLine parses one line: a good one enters the batch, a bad one is put aside. It looks nothing up: plan does that for the whole
 // batch.
-func (im *postImport) addLine(_ context.Context, line []byte) error {
-	if isBlank(line) {
+func (im *postImport) AddLine(_ context.Context, line []byte) error {
+	if importer.IsBlank(line) {
 		return nil
 	}
 	row, err := im.row(line)
 	if err != nil {
-		return im.refuseLastLine(line, err)
+		return im.RefuseLine(line, err)
 	}
 	// The source reuses its buffer for the next line.
-	row.lineNumber, row.line = im.source.lineNumber, bytes.Clone(line)
+	row.lineNumber, row.line = im.LineNumber(), bytes.Clone(line)
 	im.batch = append(im.batch, row)
 	im.bytesOfLines += len(line)
-	im.hasGoodLine = true
+	im.FoundGoodLine()
 	return nil
 }
 
 // row parses a line, without looking anything up.
 func (im *postImport) row(line []byte) (row postRow, err error) {
-	if len(line) > postForm.maxBytesPerLine {
-		return row, services.Errorf(services.Invalid, "longer than %d bytes", postForm.maxBytesPerLine)
+	if len(line) > importForm.MaxBytesPerLine {
+		return row, services.Errorf(services.Invalid, "longer than %d bytes", importForm.MaxBytesPerLine)
 	}
-	if err := readObject(line, &row, "key, author, at, body and parent"); err != nil {
+	if err := importer.ReadObject(line, &row, "key, author, at, body and parent"); err != nil {
 		return row, err
 	}
 	// A key that looks like an ID could not be named as a parent, because the name would be taken for the ID.
 	if row.Key != "" {
-		if err := checkRefKey("key", row.Key); err != nil {
+		if err := refs.CheckKey("key", row.Key); err != nil {
 			return row, err
 		}
 		if isPostID(row.Key) {
 			return row, services.Errorf(services.Invalid, "key: %s has the form of an ID of Tidings: choose another", services.Quote(row.Key))
 		}
 	}
-	if err := im.keys.checkKey([]byte(row.Author)); err != nil {
+	if err := im.keys.CheckKey([]byte(row.Author)); err != nil {
 		return row, services.Errorf(services.Invalid, "author: %s", err)
 	}
 	if err := services.CheckBody(row.Body); err != nil {
@@ -113,7 +139,7 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 			return row, err
 		}
 	} else if row.Parent != "" {
-		if err := checkRefKey("parent", row.Parent); err != nil {
+		if err := refs.CheckKey("parent", row.Parent); err != nil {
 			return row, err
 		}
 		if row.Parent == row.Key {
@@ -134,14 +160,10 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 // isPostID reports whether a name of a post is an ID of the API.
 func isPostID(name string) bool { return strings.HasPrefix(name, services.PostType+":") }
 
-// errKeyOrIDTaken means that another object has taken an ID or a ref of the batch since it was planned. The transaction is rolled
-// back and the batch planned again; callers see the error when that happened planTries times.
-var errKeyOrIDTaken = services.Errorf(services.Conflict, "others kept taking its milliseconds or keys: import the file again")
-
-// commit plans and writes the batch and the position in the file, 0 at the end of the file.
-func (im *postImport) commit(ctx context.Context, line int64) error {
+// Commit plans and writes the batch and the position in the file, 0 at the end of the file.
+func (im *postImport) Commit(ctx context.Context, line int64) error {
 	write := func(ctx context.Context, planned []plannedPost) error { return im.write(ctx, planned, line) }
-	if err := commitPlan(ctx, im.fileRun, im.plan, write, func() int { return len(im.batch) }); err != nil {
+	if err := importer.CommitPlan(ctx, im.Run, im.plan, write, func() int { return len(im.batch) }); err != nil {
 		return err
 	}
 	im.batch, im.bytesOfLines = im.batch[:0], 0
@@ -150,8 +172,7 @@ func (im *postImport) commit(ctx context.Context, line int64) error {
 
 // write inserts the planned posts, with their authors and the position in the file, or nothing.
 func (im *postImport) write(ctx context.Context, planned []plannedPost, line int64) error {
-	// Flush before the transaction: a bad line that is written twice can be removed again, a lost one cannot be restored.
-	if err := im.bad.flush(); err != nil {
+	if err := im.FlushBadLines(); err != nil {
 		return err
 	}
 	authors := make([]int32, len(planned))
@@ -160,18 +181,18 @@ func (im *postImport) write(ctx context.Context, planned []plannedPost, line int
 	}
 	var users map[string]services.UserID
 	numbered := make([]services.Post, len(planned))
-	err := im.db.Write(ctx, func(tx *sql.Tx) (err error) {
-		if users, err = im.keys.ensureUsers(ctx, tx, authors); err != nil {
+	err := im.DB.Write(ctx, func(tx *sql.Tx) (err error) {
+		if users, err = im.keys.EnsureUsers(ctx, tx, authors); err != nil {
 			return err
 		}
 		named := make([]refs.ObjectWithRef, 0, len(planned))
 		for i, plan := range planned {
 			post := plan.Post
 			// Until here the author is an index in the table of keys, because planning creates no users.
-			post.Author = im.keys.id(int32(post.Author), users)
+			post.Author = im.keys.ID(int32(post.Author), users)
 			numbered[i] = post
 			if plan.ref.Text != "" {
-				named = append(named, namedObject(plan.ref, uint64(post.ID), post.Author))
+				named = append(named, refs.NewObject(plan.ref, uint64(post.ID), post.Author))
 			}
 		}
 		// Insert in the order of the table's key, so that the index grows at one position.
@@ -182,19 +203,16 @@ func (im *postImport) write(ctx context.Context, planned []plannedPost, line int
 		}
 		// An ID of the plan was taken by a server or another import, and the row with it was left out.
 		if inserted < len(planned) {
-			return errKeyOrIDTaken
+			return importer.ErrTaken
 		}
-		if err := importRefs(ctx, tx, named); err != nil {
+		if err := refs.ImportAll(ctx, tx, named); err != nil {
 			return err
 		}
-		if im.source.progressKey == "" {
-			return nil
-		}
 		// Store it also at the end, when line is 0: a repeated import would otherwise insert posts without a key again.
-		return setProgress(ctx, tx, im.source.progressKey, max(line, im.report.LastLine))
+		return im.SavePosition(ctx, tx, max(line, im.Report.LastLine))
 	})
 	if err == nil {
-		im.keys.rememberIDs(users)
+		im.keys.RememberIDs(users)
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package importer
+package imports
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/importer"
 	"tidings/services/jobs"
 	"tidings/services/live/livetest"
 	"tidings/services/people"
@@ -61,7 +62,7 @@ func TestManyNewHostsArePublishedTogether(t *testing.T) {
 		w.Clock.Advance(time.Second)
 		im.now = w.Clock.Now()
 		keys, lines := showLinesOfEachStatus(names, im.now)
-		im.mustImportShows(Options{File: im.writeFile("f.jsonl", lines)})
+		im.mustImportShows(importer.Options{File: im.writeFile("f.jsonl", lines)})
 		if waits, _, _, err := jobs.JobCounts(t.Context(), w.Store); err != nil || waits != 2*hosts+1 {
 			t.Errorf("%d jobs wait (%v), want two a host that close shows, and one that names all", waits, err)
 		}
@@ -109,7 +110,7 @@ func TestManyNewHostsArePublishedTogether(t *testing.T) {
 		}
 		w.CheckAgainstFacts(readers...)
 		// A host who is imported again is known already: the shows are on boards at once, without a job for the host.
-		im.mustImportShows(Options{File: im.writeFile("g.jsonl", fmt.Sprintf(`{"key":"again","host":"host11","title":"t","plannedAt":"%s"}`+"\n", im.now.Add(time.Hour).Format(time.RFC3339)))})
+		im.mustImportShows(importer.Options{File: im.writeFile("g.jsonl", fmt.Sprintf(`{"key":"again","host":"host11","title":"t","plannedAt":"%s"}`+"\n", im.now.Add(time.Hour).Format(time.RFC3339)))})
 		if _, shows := im.readShows("again"); shows["again"].Version == 0 {
 			t.Errorf("the next show of a named host waits: %+v", shows["again"])
 		}

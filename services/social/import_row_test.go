@@ -1,4 +1,4 @@
-package importer
+package social
 
 import (
 	"strings"
@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"tidings/services"
+	"tidings/services/people"
 )
 
 // latestAllowedID is the latest time that a row of these tests may name.
@@ -27,13 +28,13 @@ func TestRows(t *testing.T) {
 		"alice,Alice":                         "alice>Alice",
 		strings.Repeat("k", 64) + ",b":        strings.Repeat("k", 64) + ">b",
 	} {
-		table := newKeyTable("")
-		got, err := table.row([]byte(line), latestAllowedID)
+		table := people.NewKeyTable("")
+		got, err := parseRow([]byte(line), table, latestAllowedID)
 		if err != nil {
 			t.Errorf("%q: %v", line, err)
 			continue
 		}
-		text := table.keys[got.follower] + ">" + table.keys[got.followee]
+		text := table.UnresolvedKeys()[got.follower] + ">" + table.UnresolvedKeys()[got.followee]
 		if got.since != 0 {
 			text += "@" + got.since.Time().Format(time.RFC3339Nano)
 		}
@@ -70,27 +71,27 @@ func TestBadRows(t *testing.T) {
 		"a," + strings.Repeat("b", 5_000):   "longer than 4096 bytes",
 		strings.Repeat(`"`, 4_000) + ",bob": "1 to 128 characters",
 	} {
-		table := newKeyTable("")
-		_, err := table.row([]byte(line), latestAllowedID)
+		table := people.NewKeyTable("")
+		_, err := parseRow([]byte(line), table, latestAllowedID)
 		if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), word) {
 			t.Errorf("%.40q: got %v, want %q", line, err, word)
 		}
-		if len(table.keys) != 0 {
-			t.Errorf("%.40q: a bad row made the users %v", line, table.keys)
+		if len(table.UnresolvedKeys()) != 0 {
+			t.Errorf("%.40q: a bad row made the users %v", line, table.UnresolvedKeys())
 		}
 	}
 }
 
 // With a prefix the limit applies to the whole key, and errors show the whole key.
 func TestPrefix(t *testing.T) {
-	table := newKeyTable("team.")
-	if _, err := table.row([]byte("1,2"), latestAllowedID); err != nil || table.keys[0] != "team.1" || table.keys[1] != "team.2" {
-		t.Errorf("%v %v", table.keys, err)
+	table := people.NewKeyTable("team.")
+	if _, err := parseRow([]byte("1,2"), table, latestAllowedID); err != nil || table.UnresolvedKeys()[0] != "team.1" || table.UnresolvedKeys()[1] != "team.2" {
+		t.Errorf("%v %v", table.UnresolvedKeys(), err)
 	}
-	if _, err := table.row([]byte("1,"+strings.Repeat("k", 124)), latestAllowedID); err == nil || !strings.Contains(err.Error(), "got 129") {
+	if _, err := parseRow([]byte("1,"+strings.Repeat("k", 124)), table, latestAllowedID); err == nil || !strings.Contains(err.Error(), "got 129") {
 		t.Errorf("a key that the prefix makes too long: %v", err)
 	}
-	if _, err := table.row([]byte("7,7"), latestAllowedID); err == nil || !strings.Contains(err.Error(), `"team.7" cannot follow themselves`) {
+	if _, err := parseRow([]byte("7,7"), table, latestAllowedID); err == nil || !strings.Contains(err.Error(), `"team.7" cannot follow themselves`) {
 		t.Errorf("a follow of oneself: %v", err)
 	}
 }
@@ -121,61 +122,27 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-func TestBlankLines(t *testing.T) {
-	for line, want := range map[string]bool{"": true, " \t": true, "# a remark": true, "  #": true, ",": false, "a,b # c": false} {
-		if got := isBlank([]byte(line)); got != want {
-			t.Errorf("%q is blank: %t", line, got)
-		}
-	}
-}
-
-// A key table learns the ID of a user from one transaction, and keeps it. A table that has become too large is emptied.
-func TestKeyTableRemembersIDs(t *testing.T) {
-	table := newKeyTable("u")
-	first, err := table.row([]byte("1,2"), latestAllowedID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids := map[string]services.UserID{"u1": 11, "u2": 12}
-	if fresh := strings.Join(table.unresolvedKeys(), " "); fresh != "u1 u2" || table.id(first.followee, ids) != 12 {
-		t.Errorf("before: fresh %q, ID %d", fresh, table.id(first.followee, ids))
-	}
-	table.rememberIDs(ids)
-	second, err := table.row([]byte("2,3"), latestAllowedID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if fresh := strings.Join(table.unresolvedKeys(), " "); fresh != "u3" || table.id(second.follower, nil) != 12 || table.id(second.followee, map[string]services.UserID{"u3": 13}) != 13 {
-		t.Errorf("after: fresh %q", fresh)
-	}
-	table.keys = make([]string, maxTableKeys+1)
-	table.rememberIDs(nil)
-	if len(table.keys) != 0 || table.resolvedCount != 0 || table.prefix != "u" {
-		t.Errorf("a large table keeps %d keys, %d known, prefix %q", len(table.keys), table.resolvedCount, table.prefix)
-	}
-}
-
 // Any line becomes a row of two different valid keys, or a readable error.
 func FuzzRow(f *testing.F) {
 	for _, line := range []string{"alice,bob", `"a","b",2026-01-31T09:30:00Z`, `"`, "a,b,c", ",,", "\x00,\xff", `a"b,c`, "1,1"} {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		table := newKeyTable("")
-		got, err := table.row([]byte(line), latestAllowedID)
+		table := people.NewKeyTable("")
+		got, err := parseRow([]byte(line), table, latestAllowedID)
 		if err != nil {
-			if services.CodeOf(err) != services.Invalid || !utf8.ValidString(err.Error()) || strings.Contains(err.Error(), "\n") || len(table.keys) != 0 {
-				t.Fatalf("%q: %q, keys %q", line, err, table.keys)
+			if services.CodeOf(err) != services.Invalid || !utf8.ValidString(err.Error()) || strings.Contains(err.Error(), "\n") || len(table.UnresolvedKeys()) != 0 {
+				t.Fatalf("%q: %q, keys %q", line, err, table.UnresolvedKeys())
 			}
 			return
 		}
-		for _, key := range table.keys {
+		for _, key := range table.UnresolvedKeys() {
 			if services.CheckUserKey(key) != nil {
 				t.Fatalf("%q made the key %q", line, key)
 			}
 		}
-		if got.follower == got.followee || len(table.keys) != 2 || got.since > latestAllowedID {
-			t.Fatalf("%q: %+v, keys %q", line, got, table.keys)
+		if got.follower == got.followee || len(table.UnresolvedKeys()) != 2 || got.since > latestAllowedID {
+			t.Fatalf("%q: %+v, keys %q", line, got, table.UnresolvedKeys())
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package importer
+package imports
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/feed"
+	"tidings/services/importer"
 	"tidings/services/people"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
@@ -59,10 +61,8 @@ func importFollowPairs(b *testing.B, s *sql.DB, pairs [][2]string, batch int) {
 				one, other := numbers[pair[0]], numbers[pair[1]]
 				edges = append(edges, services.FollowEdge{Follower: one, Followee: other, PostsCountAfter: 1}, services.FollowEdge{Follower: other, Followee: one, PostsCountAfter: 1})
 			}
-			if _, err := people.ImportFollows(ctx, tx, edges); err != nil {
-				return err
-			}
-			return setProgress(ctx, tx, "friendships", int64(line+len(part)))
+			_, err = people.ImportFollows(ctx, tx, edges)
+			return err
 		})
 		if err != nil {
 			b.Fatal(err)
@@ -83,8 +83,8 @@ func BenchmarkImportPosts(b *testing.B) {
 		b.StopTimer()
 		db := sqltest.Open(b, sql.Config{URL: sqltest.SQLite(b)})
 		b.StartTimer()
-		report, err := Posts(b.Context(), db, services.NewIDClock(services.SystemClock{}, 1), []services.PostKind{services.PostKindPost},
-			Options{File: "-", Input: strings.NewReader(text.String()), Quiet: true})
+		report, err := feed.ImportFile(b.Context(), db, services.NewIDClock(services.SystemClock{}, 1), []services.PostKind{services.PostKindPost},
+			importer.Options{File: "-", Input: strings.NewReader(text.String()), Quiet: true})
 		if err != nil || report.NewItems != lines {
 			b.Fatal(report, err)
 		}

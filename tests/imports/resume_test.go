@@ -1,4 +1,4 @@
-package importer
+package imports
 
 import (
 	"bufio"
@@ -14,7 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidings/services"
+	"tidings/services/importer"
 	"tidings/services/people"
+	"tidings/services/social"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
 )
@@ -68,7 +70,7 @@ func TestAnInterruptedImportResumes(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		whole := sqliteImporter(t)
 		counter := &breakingStore{DB: whole.db}
-		want, err := whole.importFollows(counter, Options{File: whole.writeFile("f.csv", text), BatchSize: 7})
+		want, err := whole.importFollows(counter, importer.Options{File: whole.writeFile("f.csv", text), BatchSize: 7})
 		wantPairs, wantBad := whole.followPairs(keys...), whole.readFile(want.BadFile)
 		if err != nil || want.NewItems != 40 || want.BadLines != 10 || len(wantPairs) != 40 || counter.writeCount < 5 {
 			t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writeCount, want)
@@ -77,7 +79,7 @@ func TestAnInterruptedImportResumes(t *testing.T) {
 		for n := range 2 * counter.writeCount {
 			db := &breakingStore{DB: im.db, failAtWrite: n/2 + 1, failAfterCommit: n%2 == 1}
 			prefix := fmt.Sprintf("run%d.", n)
-			opts := Options{File: im.writeFile(fmt.Sprintf("f%d.csv", n), text), BatchSize: 7, KeyPrefix: prefix}
+			opts := importer.Options{File: im.writeFile(fmt.Sprintf("f%d.csv", n), text), BatchSize: 7, KeyPrefix: prefix}
 			if _, err := im.importFollows(db, opts); !errors.Is(err, errConnectionGone) {
 				t.Fatalf("run %d: %v", n, err)
 			}
@@ -108,18 +110,20 @@ func TestAnInterruptedImportResumes(t *testing.T) {
 // Only an import of the same file with the same options resumes.
 func TestAnotherImportStartsFromTheBeginning(t *testing.T) {
 	text, keys := longFollowsFile()
-	for name, change := range map[string]func(im *importer, opts *Options){
-		"both ways":       func(_ *importer, opts *Options) { opts.BothDirections = true },
-		"a prefix":        func(_ *importer, opts *Options) { opts.KeyPrefix = "x" },
-		"another path":    func(im *importer, opts *Options) { opts.File = im.writeFile("g.csv", text) },
-		"another size":    func(im *importer, opts *Options) { im.writeFile("f.csv", text+"u1,u9\n") },
-		"another content": func(im *importer, opts *Options) { im.writeFile("f.csv", strings.Replace(text, "u0,u1", "u0,u9", 1)) },
-		"standard input":  func(_ *importer, opts *Options) { opts.File, opts.Input = "-", strings.NewReader(text) },
-		"the same":        nil,
+	for name, change := range map[string]func(im *testImporter, opts *importer.Options){
+		"both ways":    func(_ *testImporter, opts *importer.Options) { opts.BothDirections = true },
+		"a prefix":     func(_ *testImporter, opts *importer.Options) { opts.KeyPrefix = "x" },
+		"another path": func(im *testImporter, opts *importer.Options) { opts.File = im.writeFile("g.csv", text) },
+		"another size": func(im *testImporter, opts *importer.Options) { im.writeFile("f.csv", text+"u1,u9\n") },
+		"another content": func(im *testImporter, opts *importer.Options) {
+			im.writeFile("f.csv", strings.Replace(text, "u0,u1", "u0,u9", 1))
+		},
+		"standard input": func(_ *testImporter, opts *importer.Options) { opts.File, opts.Input = "-", strings.NewReader(text) },
+		"the same":       nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			im := sqliteImporter(t)
-			opts := Options{File: im.writeFile("f.csv", text), BatchSize: 10}
+			opts := importer.Options{File: im.writeFile("f.csv", text), BatchSize: 10}
 			if _, err := im.importFollows(&breakingStore{DB: im.db, failAtWrite: 3}, opts); !errors.Is(err, errConnectionGone) {
 				t.Fatal(err)
 			}
@@ -142,12 +146,12 @@ func TestAnImportOfStandardInputCannotResume(t *testing.T) {
 	text, _ := longFollowsFile()
 	im := sqliteImporter(t)
 	for range 2 {
-		_, err := im.importFollows(&breakingStore{DB: im.db, failAtWrite: 3}, Options{File: "-", Input: strings.NewReader(text), BatchSize: 10})
+		_, err := im.importFollows(&breakingStore{DB: im.db, failAtWrite: 3}, importer.Options{File: "-", Input: strings.NewReader(text), BatchSize: 10})
 		if !errors.Is(err, errConnectionGone) {
 			t.Fatal(err)
 		}
 	}
-	if got := im.mustImportFollows(Options{File: "-", Input: strings.NewReader(text)}); got.ResumedAfter != 0 || got.GoodRows != 40 || got.SkippedRows == 0 {
+	if got := im.mustImportFollows(importer.Options{File: "-", Input: strings.NewReader(text)}); got.ResumedAfter != 0 || got.GoodRows != 40 || got.SkippedRows == 0 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -162,16 +166,16 @@ func TestATruncatedFile(t *testing.T) {
 	im := sqliteImporter(t)
 	packed := gzipText(t, text.String())
 	path := im.writeFile("f.csv.gz", packed[:len(packed)*2/3])
-	first, err := im.importFollows(im.db, Options{File: path, BatchSize: 500})
+	first, err := im.importFollows(im.db, importer.Options{File: path, BatchSize: 500})
 	want := fmt.Sprintf("is cut off after line %d", first.LastLine)
 	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), want) || first.NewItems != first.LastLine || first.LastLine < 2_000 {
 		t.Fatalf("%v; %+v", err, first)
 	}
-	second, err := im.importFollows(im.db, Options{File: path, BatchSize: 500})
+	second, err := im.importFollows(im.db, importer.Options{File: path, BatchSize: 500})
 	if err == nil || !strings.Contains(err.Error(), want) || second.ResumedAfter != first.LastLine || second.NewItems != 0 {
 		t.Errorf("again: %v; %+v", err, second)
 	}
-	third := im.mustImportFollows(Options{File: im.writeFile("f.csv.gz", packed), BatchSize: 500})
+	third := im.mustImportFollows(importer.Options{File: im.writeFile("f.csv.gz", packed), BatchSize: 500})
 	if third.NewItems != 8_000-first.NewItems || third.SkippedRows != first.NewItems {
 		t.Errorf("the whole file: %+v after %+v", third, first)
 	}
@@ -185,7 +189,7 @@ func TestALastRowWithoutALineBreakIsSetAside(t *testing.T) {
 	whole := "follower,followee\nalice,bob\nalice,carol,2026-01-31T09:30:00Z\nalice,dave"
 	for _, cut := range []int{len(whole), len(whole) - 1, len(whole) - 5, len(whole) - 8} {
 		path := im.writeFile("f.csv", whole[:cut])
-		got := im.mustImportFollows(Options{File: path})
+		got := im.mustImportFollows(importer.Options{File: path})
 		if got.GoodRows != 2 || got.BadLines != 1 || got.BadFile != path+".bad" || got.LastLine != 4 {
 			t.Errorf("of %q: %+v", whole[:cut], got)
 		}
@@ -195,7 +199,7 @@ func TestALastRowWithoutALineBreakIsSetAside(t *testing.T) {
 			t.Errorf("of %q: put aside %q, printed %q", whole[:cut], put, im.out.String())
 		}
 	}
-	piped := im.mustImportFollows(Options{File: "-", Input: strings.NewReader("eve,alice\neve,bo")})
+	piped := im.mustImportFollows(importer.Options{File: "-", Input: strings.NewReader("eve,alice\neve,bo")})
 	if piped.GoodRows != 1 || piped.BadLines != 1 {
 		t.Errorf("of a pipe: %+v", piped)
 	}
@@ -206,9 +210,9 @@ func TestALastRowWithoutALineBreakIsSetAside(t *testing.T) {
 	if numbers, err := people.IDs(t.Context(), im.db, keys); err != nil || len(numbers) != 4 {
 		t.Errorf("the users are %v, %v", numbers, err)
 	}
-	im.mustImportFollows(Options{File: im.writeFile("f.csv", whole)})
+	im.mustImportFollows(importer.Options{File: im.writeFile("f.csv", whole)})
 	for name, text := range map[string]string{"f.csv.bad": im.readFile(im.dir + "/f.csv.bad"), "f.csv.gz": gzipText(t, "bob,alice\nbob,dave"), "g.csv": "carol,alice\r\ncarol,dave\r", "h.csv": "dave,bob\n# whole"} {
-		if got := im.mustImportFollows(Options{File: im.writeFile(name, text)}); got.BadLines != 0 {
+		if got := im.mustImportFollows(importer.Options{File: im.writeFile(name, text)}); got.BadLines != 0 {
 			t.Errorf("%s: %+v\n%s", name, got, im.out.String())
 		}
 	}
@@ -248,7 +252,7 @@ func TestImportChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = Follows(t.Context(), &printingStore{DB: db, blockAfterWrite: 3}, services.NewIDClock(services.SystemClock{}, 2), Options{File: path, BatchSize: 10})
+	_, err = social.ImportFile(t.Context(), &printingStore{DB: db, blockAfterWrite: 3}, services.NewIDClock(services.SystemClock{}, 2), importer.Options{File: path, BatchSize: 10})
 	t.Fatal("the import was not killed: ", err)
 }
 
@@ -289,7 +293,7 @@ func TestAKilledImportResumes(t *testing.T) {
 		if before == 0 || before == 40 {
 			t.Fatalf("%d of 40 follows are in when the import is killed", before)
 		}
-		got := im.mustImportFollows(Options{File: path, BatchSize: 10})
+		got := im.mustImportFollows(importer.Options{File: path, BatchSize: 10})
 		if got.ResumedAfter == 0 || got.SkippedRows != 0 || int(got.NewItems) != 40-before || got.BadLines != 10 {
 			t.Errorf("after %d follows: %+v", before, got)
 		}

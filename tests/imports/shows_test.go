@@ -1,4 +1,4 @@
-package importer
+package imports
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/importer"
 	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/live/livetest"
@@ -23,15 +24,15 @@ import (
 )
 
 // importShows runs Shows with the clock and the output of the test.
-func (im *importer) importShows(db Store, opts Options) (Report, error) {
+func (im *testImporter) importShows(db importer.Store, opts importer.Options) (importer.Report, error) {
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
 	im.out.Reset()
-	report, err := Shows(im.t.Context(), db, services.NewIDClock(im, 7), opts)
+	report, err := live.ImportFile(im.t.Context(), db, services.NewIDClock(im, 7), opts)
 	report.Took = 0
 	return report, err
 }
 
-func (im *importer) mustImportShows(opts Options) Report {
+func (im *testImporter) mustImportShows(opts importer.Options) importer.Report {
 	im.t.Helper()
 	report, err := im.importShows(im.db, opts)
 	if err != nil {
@@ -85,7 +86,7 @@ func TestImportedShows(t *testing.T) {
 		im := newImporter(t, w.Store)
 		file := im.writeFile("season.jsonl.gz", gzipText(t, showsFile))
 		keys := []string{"s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", ""}
-		if diff := cmp.Diff(Report{Kind: "shows", LastLine: 6, GoodRows: 5, NewItems: 5}, im.mustImportShows(Options{File: file, BatchSize: 2})); diff != "" {
+		if diff := cmp.Diff(importer.Report{Kind: "shows", LastLine: 6, GoodRows: 5, NewItems: 5}, im.mustImportShows(importer.Options{File: file, BatchSize: 2})); diff != "" {
 			t.Fatalf("the report (-want +got):\n%s", diff)
 		}
 		want := []string{
@@ -128,7 +129,7 @@ func TestImportedShows(t *testing.T) {
 		}
 		listed("s1")
 		before := livetest.Service(w).Memory.Version()
-		if got := im.mustImportShows(Options{File: im.writeFile("more.jsonl", more)}); got.NewItems != 3 || got.SkippedRows != 1 {
+		if got := im.mustImportShows(importer.Options{File: im.writeFile("more.jsonl", more)}); got.NewItems != 3 || got.SkippedRows != 1 {
 			t.Errorf("of more: %+v", got)
 		}
 		_, shows = im.readShows(keys...)
@@ -144,7 +145,7 @@ func TestImportedShows(t *testing.T) {
 				t.Errorf("%s was there before", key)
 			}
 		}
-		if got := im.mustImportShows(Options{File: file}); got.ResumedAfter != 6 || got.NewItems+got.SkippedRows != 0 {
+		if got := im.mustImportShows(importer.Options{File: file}); got.ResumedAfter != 6 || got.NewItems+got.SkippedRows != 0 {
 			t.Errorf("of a file that is in: %+v", got)
 		}
 		w.RunDueJobs(w.Fanout)
@@ -180,11 +181,11 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 			started := w.Clock.Now().Add(-time.Hour).Format(time.RFC3339)
 			return fmt.Sprintf(`{"key":"%s","host":"ann","title":"t","plannedAt":"%s","startedAt":"%s"}`+"\n", key, started, started)
 		}
-		im.mustImportShows(Options{File: im.writeFile("one.jsonl", line("one"))})
+		im.mustImportShows(importer.Options{File: im.writeFile("one.jsonl", line("one"))})
 		if got := count(reader); got != 1 {
 			t.Errorf("the first show of a host: %d count, want 1", got)
 		}
-		im.mustImportShows(Options{File: im.writeFile("two.jsonl", line("two"))})
+		im.mustImportShows(importer.Options{File: im.writeFile("two.jsonl", line("two"))})
 		if got := count(reader); got != 2 {
 			t.Errorf("the next one: %d count, want 2", got)
 		}
@@ -212,7 +213,7 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 			at := im.Now().Add(time.Duration(i-2*count) * time.Minute).Format(time.RFC3339)
 			fmt.Fprintf(&text, `{"key":"%s%d","host":"%s","title":"t","plannedAt":"%s","startedAt":"%s","endedAt":"%s"}`+"\n", name, i, host, at, at, at)
 		}
-		if got := im.mustImportShows(Options{File: im.writeFile(name, text.String())}); got.NewItems != int64(count) {
+		if got := im.mustImportShows(importer.Options{File: im.writeFile(name, text.String())}); got.NewItems != int64(count) {
 			t.Fatalf("imported: %+v", got)
 		}
 	}
@@ -261,7 +262,7 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 func TestImportedShowsAreClosed(t *testing.T) {
 	w := addShowService(fanouttest.New(t, fanouttest.Options{}))
 	im := newImporter(t, w.Store)
-	im.mustImportShows(Options{File: im.writeFile("old.jsonl", `{"key":"late","host":"ann","title":"a","plannedAt":"2026-01-31T05:00:00Z"}
+	im.mustImportShows(importer.Options{File: im.writeFile("old.jsonl", `{"key":"late","host":"ann","title":"a","plannedAt":"2026-01-31T05:00:00Z"}
 {"key":"long","host":"ann","title":"a","plannedAt":"2026-01-30T05:00:00Z","startedAt":"2026-01-30T05:00:00Z"}
 {"key":"young","host":"ann","title":"a","plannedAt":"2026-01-31T09:00:00Z"}
 `)})
@@ -288,7 +289,7 @@ func TestAnInterruptedImportOfShowsResumes(t *testing.T) {
 	}
 	whole := sqliteImporter(t)
 	counter := &breakingStore{DB: whole.db}
-	want, err := whole.importShows(counter, Options{File: whole.writeFile("f.jsonl", text.String()), BatchSize: 7})
+	want, err := whole.importShows(counter, importer.Options{File: whole.writeFile("f.jsonl", text.String()), BatchSize: 7})
 	if err != nil || want.NewItems != 30 || want.BadLines != 3 || counter.writeCount < 4 {
 		t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writeCount, want)
 	}
@@ -299,7 +300,7 @@ func TestAnInterruptedImportOfShowsResumes(t *testing.T) {
 	}
 	for n := range 2 * counter.writeCount {
 		im := sqliteImporter(t)
-		opts := Options{File: im.writeFile("f.jsonl", text.String()), BatchSize: 7}
+		opts := importer.Options{File: im.writeFile("f.jsonl", text.String()), BatchSize: 7}
 		if _, err := im.importShows(&breakingStore{DB: im.db, failAtWrite: n/2 + 1, failAfterCommit: n%2 == 1}, opts); !errors.Is(err, errConnectionGone) {
 			t.Fatalf("run %d: %v", n, err)
 		}
@@ -357,8 +358,8 @@ func TestBadLinesOfShows(t *testing.T) {
 		lines = append(lines, one.line)
 	}
 	file := im.writeFile("s.jsonl", strings.Join(lines, "\n")+"\n")
-	got := im.mustImportShows(Options{File: file})
-	if want := (Report{Kind: "shows", LastLine: int64(len(lines)), GoodRows: 1, NewItems: 1, BadLines: int64(len(bad)), BadFile: file + ".bad"}); got != want {
+	got := im.mustImportShows(importer.Options{File: file})
+	if want := (importer.Report{Kind: "shows", LastLine: int64(len(lines)), GoodRows: 1, NewItems: 1, BadLines: int64(len(bad)), BadFile: file + ".bad"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	put := im.readFile(file + ".bad")
@@ -374,10 +375,10 @@ func TestBadLinesOfShows(t *testing.T) {
 	if numbers, err := people.IDs(t.Context(), im.db, []string{"x", "y", "a b"}); err != nil || len(numbers) != 1 {
 		t.Errorf("the users are %v, %v", numbers, err)
 	}
-	noise := strings.Repeat("{}\n", badLinesUntilStop+1)
-	if _, err := im.importShows(im.db, Options{File: im.writeFile("n.jsonl", noise)}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), `{"key":"s1","host":"alice"`) {
+	noise := strings.Repeat("{}\n", 1_000+1)
+	if _, err := im.importShows(im.db, importer.Options{File: im.writeFile("n.jsonl", noise)}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), `{"key":"s1","host":"alice"`) {
 		t.Errorf("of another file: %v", err)
 	}
 }
 
-var _ Store = (*sql.DB)(nil)
+var _ importer.Store = (*sql.DB)(nil)

@@ -1,22 +1,21 @@
-package importer
+package people
 
 import (
 	"context"
 
 	"tidings/services"
-	"tidings/services/people"
 	"tidings/services/sql"
 )
 
-// keyTable gives each key of the file a small index, so that a row is three integers, and remembers the user IDs of the keys
+// KeyTable serves imports: it gives each key of a file a small index, so that a row is three integers, and remembers the user IDs of the keys
 // that are in the database: most lines of a file of follows name users of earlier lines, and need no look-up. indexByKey has the
 // keys as the file has them, without the prefix.
 //
 // A server may erase a user between two batches, so the IDs are checked in the transaction of each batch. A key whose user was erased
-// gets a new user there (ensureUsers).
+// gets a new user there (EnsureUsers).
 //
 // Every key in the table becomes a user with the next commit. So rows are checked whole before their keys enter it.
-type keyTable struct {
+type KeyTable struct {
 	prefix        string            // is put before every key of the file
 	indexByKey    map[string]int32  // the index of each key in keys
 	keys          []string          // as the database has them, with the prefix
@@ -24,66 +23,72 @@ type keyTable struct {
 	resolvedCount int               // keys[:resolvedCount] have their IDs
 }
 
-// newKeyTable makes an empty table, for a file or after too many keys.
-func newKeyTable(prefix string) *keyTable {
-	return &keyTable{prefix: prefix, indexByKey: map[string]int32{}}
+// maxTableKeys bounds the memory for the keys that were met: beyond it they are forgotten and asked for again.
+const maxTableKeys = 1_000_000
+
+// NewKeyTable makes an empty table, for a file or after too many keys.
+func NewKeyTable(prefix string) *KeyTable {
+	return &KeyTable{prefix: prefix, indexByKey: map[string]int32{}}
 }
 
-// checkKey reports whether a key is valid. A key of the table was checked when it came, which saves most of the work in a file
+// CheckKey reports whether a key is valid. A key of the table was checked when it came, which saves most of the work in a file
 // of follows.
-func (k *keyTable) checkKey(field []byte) error {
+func (k *KeyTable) CheckKey(field []byte) error {
 	if _, found := k.indexByKey[string(field)]; found {
 		return nil
 	}
 	if len(field) == 0 {
 		return services.Errorf(services.Invalid, "a key is empty")
 	}
-	return services.CheckUserKey(k.prefix + string(field))
+	return services.CheckUserKey(k.FullKey(field))
 }
 
-// indexOf is the index of a key that was checked, a new one if the table does not have it. An index is valid until the next
-// rememberIDs.
-func (k *keyTable) indexOf(field []byte) int32 {
+// FullKey is a key of the file as the database has it, with the prefix.
+func (k *KeyTable) FullKey(field []byte) string { return k.prefix + string(field) }
+
+// IndexOf is the index of a key that was checked, a new one if the table does not have it. An index is valid until the next
+// RememberIDs.
+func (k *KeyTable) IndexOf(field []byte) int32 {
 	place, found := k.indexByKey[string(field)]
 	if !found {
 		place = int32(len(k.keys))
 		k.indexByKey[string(field)] = place
-		k.keys = append(k.keys, k.prefix+string(field))
+		k.keys = append(k.keys, k.FullKey(field))
 	}
 	return place
 }
 
-// unresolvedKeys lists the keys whose user IDs are not known yet.
-func (k *keyTable) unresolvedKeys() []string { return k.keys[k.resolvedCount:] }
+// UnresolvedKeys lists the keys whose user IDs are not known yet.
+func (k *KeyTable) UnresolvedKeys() []string { return k.keys[k.resolvedCount:] }
 
-// ensureUsers makes the users of new keys, for a batch that uses some indexes, and returns their IDs. It also returns new IDs of keys
+// EnsureUsers makes the users of new keys, for a batch that uses some indexes, and returns their IDs. It also returns new IDs of keys
 // whose users were erased since the table learned their IDs: rows with the former IDs would be rows of nobody, which no erasure
 // finds. The users cannot be erased before the transaction ends. The error is CONFLICT if one is being erased.
-func (k *keyTable) ensureUsers(ctx context.Context, tx *sql.Tx, used []int32) (read map[string]services.UserID, err error) {
+func (k *KeyTable) EnsureUsers(ctx context.Context, tx *sql.Tx, used []int32) (read map[string]services.UserID, err error) {
 	known := make(map[services.UserID]string, min(len(used), k.resolvedCount))
 	for _, index := range used {
 		if int(index) < k.resolvedCount {
 			known[k.ids[index]] = k.keys[index]
 		}
 	}
-	return people.EnsureLocked(ctx, tx, k.unresolvedKeys(), known)
+	return EnsureLocked(ctx, tx, k.UnresolvedKeys(), known)
 }
 
-// id is the ID of a key, from the table or from read, which has the IDs that ensureUsers has just read.
-func (k *keyTable) id(index int32, read map[string]services.UserID) services.UserID {
+// ID is the ID of a key, from the table or from read, which has the IDs that EnsureUsers has just read.
+func (k *KeyTable) ID(index int32, read map[string]services.UserID) services.UserID {
 	if id, fresh := read[k.keys[index]]; fresh {
 		return id
 	}
 	return k.ids[index]
 }
 
-// rememberIDs keeps the IDs that a transaction has read. It is called after the commit, when no row of the batch needs its indexes any
+// RememberIDs keeps the IDs that a transaction has read. It is called after the commit, when no row of the batch needs its indexes any
 // more. So it can empty a table that has become large.
-func (k *keyTable) rememberIDs(read map[string]services.UserID) {
+func (k *KeyTable) RememberIDs(read map[string]services.UserID) {
 	// The whole table is emptied: to forget only the oldest keys would need an order, and the next lines name the frequent keys
 	// again anyway.
 	if len(k.keys) > maxTableKeys {
-		*k = *newKeyTable(k.prefix)
+		*k = *NewKeyTable(k.prefix)
 		return
 	}
 	k.resolvedCount = len(k.keys)
