@@ -177,10 +177,18 @@ func withTwoDashes(args []string) []string {
 // set. The text then goes through the same valueDecoder as a flag's.
 func environmentResolver(env func(string) string) kong.ResolverFunc {
 	return func(line *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-		if name := environmentVariable(flag); name != "" && commandTakesFlag(commandOf(line), flag) && env(name) != "" {
-			return env(name), nil
+		name := environmentVariable(flag)
+		if name == "" || !commandTakesFlag(commandOf(line), flag) {
+			return nil, nil
 		}
-		return nil, nil
+		text := env(name)
+		for _, former := range flag.Aliases {
+			text = cmp.Or(text, env(variableOf(former)))
+		}
+		if text == "" {
+			return nil, nil
+		}
+		return text, nil
 	}
 }
 

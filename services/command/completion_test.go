@@ -80,7 +80,7 @@ var completionCases = []struct {
 	{[]string{"--redis", "private", "--redi"}, "", "--redis"},
 	{[]string{"--data", "fil"}, "files", "follows.csv"},
 	{[]string{"doctor", "--jwt-s"}, "--jwt-secret", ""},
-	{[]string{"token", "alice", "--sc"}, "--scope", "--sweep-interval"},
+	{[]string{"token", "alice", "--sc"}, "--scope", "--reconcile-interval"},
 	{[]string{"token", "--scope", "ad"}, "admin", ""},
 	{[]string{"--bogus", "nonsense", "--demo-p"}, "--demo-pace", "--demo"},
 }

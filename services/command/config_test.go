@@ -59,7 +59,7 @@ func TestDefaults(t *testing.T) {
 		OperationTimeout: 5 * time.Second, BodyLimit: 64 << 10, IngestBodyLimit: 1 << 20, QueryTokens: 1000, QueryDepth: 12, QueryFields: 300, QueryAliases: 30, QueryDirectives: 30, QueryRootFields: 10, QueryCache: 32 << 20, PersistedQueries: 8 << 20, AnswerLimit: 4 << 20, RequestDeadline: 10 * time.Second, AnswerDeadline: 30 * time.Second, ConnectionsPerAddress: 3000,
 		SocketSubscriptions: 20, SocketsPerUser: 50, QueryCost: 30_000, SocketsPerAddress: 2000, SocketWriteDeadline: 10 * time.Second, Drain: 8 * time.Second,
 		Workers: 4, ActiveFor: 30 * 24 * time.Hour, MaxFollowees: 2000, MaxMutes: 10_000, MaxBlocks: 10_000, MaxHides: 10_000, FeedKinds: []string{"POST"},
-		MaxGroup: 500, MaxWriteMembers: 500, MaxWriteLoad: 20_000, InsideLease: time.Minute, ShowLateAfter: 6 * time.Hour, ShowLongest: 12 * time.Hour, PushInterval: 100 * time.Millisecond, SweepInterval: time.Second, LogInterval: 500 * time.Millisecond, AuditEvery: 10 * time.Minute, CleanEvery: 10 * time.Minute, ChangesInterval: time.Second, ChangesLap: time.Minute, WebhooksTimeout: 10 * time.Second, WebhooksRequests: 8, WebPushTimeout: 10 * time.Second, WebPushRequests: 32,
+		MaxGroup: 500, MaxWriteMembers: 500, MaxWriteLoad: 20_000, InsideLease: time.Minute, ShowLateAfter: 6 * time.Hour, ShowLongest: 12 * time.Hour, PushInterval: 100 * time.Millisecond, ReconcileInterval: time.Second, LogInterval: 500 * time.Millisecond, AuditEvery: 10 * time.Minute, CleanEvery: 10 * time.Minute, ChangesInterval: time.Second, ChangesLap: time.Minute, WebhooksTimeout: 10 * time.Second, WebhooksRequests: 8, WebPushTimeout: 10 * time.Second, WebPushRequests: 32,
 		IdleAfter: 7 * 24 * time.Hour, BigFollowers: 5000, HugeFollowers: 1_000_000,
 		SiteMessageTypes: []string{"general"}, BoardSessions: "request", BoardSessionFor: 30 * time.Minute,
 	}, Token: tokenOptions{Scopes: []string{"viewer"}, ValidFor: time.Hour}, Webhooks: webhookOptions{Overlap: 24 * time.Hour}, Erase: eraseOptions{Wait: 10 * time.Minute}}
@@ -139,7 +139,7 @@ func TestEverySettingSetsItsField(t *testing.T) {
 		"jwt-secret": signingSecret, "jwt-public-key": "key.pem", "jwks": "https://id.example.com/jwks", "jwt-audience": "app", "jwt-issuer": "id",
 		"origins": "https://a.example.com,http://b.example.com:8081", "display-caps": "TOTAL=9,HOME_FEED=9999", "feed-kinds": "POST,REPLY", "notification-expiry": "LIKE=2,MENTION=never", "badge-expiry": "CONVERSATIONS=7,HOME_FEED=never", "introspection": "always", "log-level": "debug", "log-format": "json",
 		"operation-timeout": "2s", "body-limit": "2048", "ingest-body-limit": "1048577", "query-tokens": "500", "query-depth": "11", "query-fields": "200", "query-aliases": "12", "query-directives": "13", "query-root-fields": "9", "query-cache": "65537", "answer-limit": "65538", "request-deadline": "4s", "answer-deadline": "5s", "connections-per-address": "0", "socket-subscriptions": "3",
-		"socket-write-deadline": "3s", "drain": "1s", "workers": "1", "active-for": "24h0m0s", "max-followees": "10", "max-mutes": "11", "max-blocks": "12", "max-hides": "13", "push-interval": "50ms", "sweep-interval": "2s",
+		"socket-write-deadline": "3s", "drain": "1s", "workers": "1", "active-for": "24h0m0s", "max-followees": "10", "max-mutes": "11", "max-blocks": "12", "max-hides": "13", "push-interval": "50ms", "reconcile-interval": "2s",
 		"max-group": "50", "max-write-members": "40", "max-write-load": "3000", "inside-lease": "30s", "show-late-after": "1h0m0s", "show-longest": "3h0m0s", "mute-mentions": "true",
 		"categories": "orders,promotions=dot+never+single", "site-message-types": "general,billing", "audit-every": "5m0s", "clean-every": "20m0s", "changes": "true", "changes-interval": "2s", "changes-lap": "5m0s", "webhooks-allow": "10.0.0.0/8,127.0.0.1", "webhooks-timeout": "2s", "webhooks-requests": "3", "vapid-private-key": vapidKey, "vapid-subject": "mailto:ops@example.com", "web-push-away": "true", "web-push-allow": "10.0.0.0/8", "web-push-timeout": "3s", "web-push-requests": "4", "board-sessions": "device", "board-session-for": "10m0s",
 		"persisted-queries": "4096", "trusted-documents": "m.json", "trusted-only": "true", "demo": "true", "pprof": "true", "traces": "http://127.0.0.1:4318", "demo-pace": "7", "query-cost": "5000", "log-interval": "1s", "sockets-per-user": "7", "sockets-per-address": "70", "rate-limits": "WRITES=5,FOLLOWS=0", "trusted-proxies": "10.0.0.0/8,192.0.2.1", "idle-after": "48h0m0s", "big-followers": "100", "huge-followers": "6000000",
@@ -172,6 +172,25 @@ func TestEverySettingSetsItsField(t *testing.T) {
 				t.Errorf("--%s by %s: the field holds %q, want %q", flag.Name, way, got, value)
 			}
 		}
+	}
+}
+
+// A flag that was renamed is still taken by its former name and variable. The new variable takes precedence, and the help has only
+// the new name.
+func TestFormerNamesOfFlagsStillWork(t *testing.T) {
+	for _, config := range []node.Config{
+		mustParse(t, "--sweep-interval 2s").Config,
+		mustParse(t, "", "TIDINGS_SWEEP_INTERVAL=2s").Config,
+		mustParse(t, "", "TIDINGS_SWEEP_INTERVAL=3s", "TIDINGS_RECONCILE_INTERVAL=2s").Config,
+		mustParse(t, "--reconcile-interval 2s", "TIDINGS_SWEEP_INTERVAL=3s").Config,
+	} {
+		if config.ReconcileInterval != 2*time.Second {
+			t.Errorf("the interval is %v", config.ReconcileInterval)
+		}
+	}
+	var help strings.Builder
+	if _, err := ParseArgs([]string{"--help"}, func(string) string { return "" }, &help); err != nil || strings.Contains(strings.ToLower(help.String()), "sweep") {
+		t.Errorf("the help has the former name, or fails: %v", err)
 	}
 }
 

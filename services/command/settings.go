@@ -40,7 +40,12 @@ func environmentVariable(flag *kong.Flag) string {
 	if flag.Name == "help" || !commandTakesFlag("serve", flag) {
 		return ""
 	}
-	return cmp.Or(flag.Tag.Get("variable"), "TIDINGS_"+strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_")))
+	return cmp.Or(flag.Tag.Get("variable"), variableOf(flag.Name))
+}
+
+// variableOf is the environment variable of a flag's name, where the tag `variable` names no other.
+func variableOf(name string) string {
+	return "TIDINGS_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
 // tagVariables are the lists that tags name as ${NAME}, so that no tag repeats a list of the code. kong replaces them in the help texts, and

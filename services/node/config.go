@@ -17,7 +17,7 @@ import (
 // lists all values, and "words" lists some, for the completion in shells. The tag "secret" says what is hidden when the value is
 // printed: "all" of it, or the password of a "url". The tag "for" names the commands that take the flag; without it only serve does.
 // The tag "group" begins a group of the help with its heading. ${NAME} in "help" and "words" is a list of the code: services/command has
-// these lists. A flag takes precedence over the environment, and the environment over the default; an empty variable counts as not set.
+// these lists. The tag "aliases" lists former names of the flag, which still work, as their variables do, but are in no help. A flag takes precedence over the environment, and the environment over the default; an empty variable counts as not set.
 //
 // The bounds in the tags exclude values that are certainly mistakes, not those that are only unwise. A setting with a check in
 // SettingChecks needs the flag's name there.
@@ -108,13 +108,13 @@ type Config struct {
 	Categories         []string      `placeholder:"LIST" help:"categories of notifications of the application, up to 32, which are defined at the start: NAME, or NAME=OPTIONS with a + between the options: 1 to 7, the days for which an unseen notification counts (7), or never; single: notifications are not grouped; dot: shown as a dot, not in the total; apart: a number that is not in the total: orders=never+single,promotions=dot; a category that is removed from the list stays until removeCategory"`
 	SiteMessageTypes   []string      `default:"general" placeholder:"LIST" for:"serve,import,webhooks" help:"the types of site messages, 1 to 8, each with a count of its own; the first is the default; messages of a type that is removed from the list are not shown"`
 	DisplayCaps        []string      `placeholder:"LIST" help:"the largest counts shown in full, 1 to 9999: TOTAL=99,CONVERSATIONS=999; sources are ${sources}; 99 for the others"`
-	// A number that has changed is on an open page within PushInterval; if its hint was lost, within SweepInterval;
+	// A number that has changed is on an open page within PushInterval; if its hint was lost, within ReconcileInterval;
 	// and if the hint of a change of shared data was lost, within LogInterval.
-	PushInterval  time.Duration `default:"100ms" placeholder:"DURATION" min:"10ms" max:"10s" help:"the shortest time between two events of one subscription"`
-	SweepInterval time.Duration `default:"1s" placeholder:"DURATION" min:"100ms" max:"1m" help:"the interval of reconciliation, which compares the open subscriptions with Redis and so finds what a lost hint left behind"`
-	LogInterval   time.Duration `default:"500ms" placeholder:"DURATION" min:"50ms" max:"1m" help:"the interval at which a node reads the changelog of shared data (shows, announcements, authors' modes) without a hint"`
-	AuditEvery    time.Duration `default:"10m" placeholder:"DURATION" min:"10s" max:"24h" help:"the longest interval at which each active user's badges are compared with the facts, and repaired"`
-	CleanEvery    time.Duration `default:"10m" placeholder:"DURATION" min:"10s" max:"24h" help:"the interval of the cleaner, which trims inboxes in Redis and removes the data of dormant users and keys that belong to nobody"`
+	PushInterval      time.Duration `default:"100ms" placeholder:"DURATION" min:"10ms" max:"10s" help:"the shortest time between two events of one subscription"`
+	ReconcileInterval time.Duration `aliases:"sweep-interval" default:"1s" placeholder:"DURATION" min:"100ms" max:"1m" help:"the interval of reconciliation, which compares the open subscriptions with Redis and so finds what a lost hint left behind"`
+	LogInterval       time.Duration `default:"500ms" placeholder:"DURATION" min:"50ms" max:"1m" help:"the interval at which a node reads the changelog of shared data (shows, announcements, authors' modes) without a hint"`
+	AuditEvery        time.Duration `default:"10m" placeholder:"DURATION" min:"10s" max:"24h" help:"the longest interval at which each active user's badges are compared with the facts, and repaired"`
+	CleanEvery        time.Duration `default:"10m" placeholder:"DURATION" min:"10s" max:"24h" help:"the interval of the cleaner, which trims inboxes in Redis and removes the data of dormant users and keys that belong to nobody"`
 
 	Changes         bool          `group:"Change stream:" for:"serve,webhooks" help:"write the change stream, which admin.changes reads and webhooks are sent from"`
 	ChangesInterval time.Duration `default:"1s" placeholder:"DURATION" min:"10ms" max:"1m" help:"the time that changes of one user's badges are gathered for: the change stream has one change of a user in it at most"`

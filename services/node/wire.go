@@ -126,7 +126,7 @@ func (s *Server) wireHub() {
 	s.Hub = push.New(push.Config{
 		DocumentVersions: s.Redis.DocumentVersions, WriteLeases: s.Redis.Presence.WriteOnlineLeases, RemoveLeases: s.forgetUnwatchedUsers, MarkDocumentsLost: s.Redis.MarkDocumentsLost, Render: s.Badge.ReadAndFollow,
 		SharedChangeSequences: s.Caches.Changelog.VersionSums, RaiseVersions: s.Badge.RaiseDocumentsAbove, NoteClientVersion: s.Badge.NoteClientVersion,
-		Clock: s.clock, Log: s.Log, MinSendInterval: s.Config.PushInterval, ReconcileInterval: s.Config.SweepInterval,
+		Clock: s.clock, Log: s.Log, MinSendInterval: s.Config.PushInterval, ReconcileInterval: s.Config.ReconcileInterval,
 	})
 	s.Caches.Changelog.OnSharedChange(s.Hub.HintSharedContent)
 	s.Caches.Changelog.OnReadersNotified(s.Hub.HintSharedContentOf)

@@ -88,7 +88,7 @@ func TestReconciliationFindsChangesOfLostHints(t *testing.T) {
 // show the missed changes.
 func TestHintsAloneAndTheirConnectionCut(t *testing.T) {
 	server := redistest.NewServer(t)
-	p := world.StartNodePair(t, server.URL(), func(cfg *node.Config) { cfg.SweepInterval = time.Hour })
+	p := world.StartNodePair(t, server.URL(), func(cfg *node.Config) { cfg.ReconcileInterval = time.Hour })
 	p.A.Follow("reader", "author")
 	device := world.OpenBadgeSubscription(t, p.B.URL, "reader")
 	device.WaitCounts(t, world.DeviceUpdateTimeout, 0, 0)

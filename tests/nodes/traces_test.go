@@ -21,7 +21,7 @@ func TestATraceCrossesNodes(t *testing.T) {
 	start := func(name string) *world.Process {
 		// With this interval only hints cause pushes. A shorter one would let reconciliation sometimes find a change before its hint,
 		// and reconciliation does not know the trace.
-		return world.StartServingProcess(t, "", "--node", name, "--database", database, "--redis", redis, "--data", t.TempDir(), "--sweep-interval", "1m")
+		return world.StartServingProcess(t, "", "--node", name, "--database", database, "--redis", redis, "--data", t.TempDir(), "--reconcile-interval", "1m")
 	}
 	a, b := start("a"), start("b")
 	for _, way := range []struct {
