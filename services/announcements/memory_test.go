@@ -55,13 +55,13 @@ func (e *fakeSQL) LogAfter(_ context.Context, _ string, version uint64, _ int) (
 	return after, e.readError
 }
 
-// LogHead returns the version of the newest entry. No entry is ever deleted, so oldest is 0.
-func (e *fakeSQL) LogHead(context.Context, string) (head, oldest uint64, err error) {
+// LastSequence returns the version of the newest entry. No entry is ever deleted, so oldest is 0.
+func (e *fakeSQL) LastSequence(context.Context, string) (head, oldest uint64, err error) {
 	return uint64(len(e.log)), 0, e.readError
 }
 
-// LogHeads returns the version of the newest entry of each kind: here there is one kind.
-func (e *fakeSQL) LogHeads(context.Context) (map[string]uint64, error) {
+// LastSequences returns the version of the newest entry of each kind: here there is one kind.
+func (e *fakeSQL) LastSequences(context.Context) (map[string]uint64, error) {
 	return map[string]uint64{ChangelogKind: uint64(len(e.log))}, e.readError
 }
 

@@ -62,12 +62,12 @@ func (g *streamFilteredSQL) LogAfter(ctx context.Context, kind string, version u
 	return changelog.LogAfter(ctx, g.DB, kind, version, limit)
 }
 
-// Heads reads the last messages of conversations. It returns errStreamNotReadable if another stream alone is readable.
-func (g *streamFilteredSQL) Heads(ctx context.Context, ids []services.ConversationID) ([]chat.ConversationHead, error) {
+// SequencesOf reads the last sequences of conversations. It returns errStreamNotReadable if another stream alone is readable.
+func (g *streamFilteredSQL) SequencesOf(ctx context.Context, ids []services.ConversationID) ([]chat.LastSequence, error) {
 	if err := g.checkStreamReadable(roomFactStream); err != nil {
 		return nil, err
 	}
-	return chat.Heads(ctx, g.DB, ids)
+	return chat.SequencesOf(ctx, g.DB, ids)
 }
 
 // streamUpdatedNode is a node whose cache the test updates stream by stream, in any order, and a device that subscribes to the node.
@@ -153,7 +153,7 @@ func (n node) commitStreamChange(t *rapid.T, a *readerScenario, stream string) {
 			change.Post = n.Post(a.hugeAuthor)
 			a.hugeAuthorPosts = append(a.hugeAuthorPosts, change.Post)
 		}
-		version, _, err := changelog.LogHead(n.TB.Context(), n.Store, nodecache.PullChangelogKind)
+		version, _, err := changelog.LastSequence(n.TB.Context(), n.Store, nodecache.PullChangelogKind)
 		n.Must(err)
 		a.applyLastChangeAsOwn = func(l *streamUpdatedNode) { l.Caches.Pulled.ApplyOwnChange(change, version) }
 	case showFactStream:
@@ -172,7 +172,7 @@ func (n node) commitStreamChange(t *rapid.T, a *readerScenario, stream string) {
 		message, err := services.ParseMessageID("id", n.commitForIDs(n.chat.Send(a.messageSender, a.room, "hello", nil))[0])
 		n.Must(err)
 		a.applyLastChangeAsOwn = func(l *streamUpdatedNode) {
-			l.chat.Sequences.Advance(chat.ConversationHead{Conversation: a.room, NewestNumber: message.Number(), SentAt: n.Clock.Now()})
+			l.chat.Sequences.Advance(chat.LastSequence{Conversation: a.room, NewestNumber: message.Number(), SentAt: n.Clock.Now()})
 		}
 	}
 }

@@ -8,7 +8,7 @@
 // The owner of a memory registers a Kind for it. The engine knows no kind by name: it skips kinds in SQL that nobody has
 // registered.
 //
-// The path of a change: AppendLog raises the head of its kind, which locks the log of that kind until the commit, and adds the
+// The path of a change: AppendLog raises the last sequence of its kind, which locks the log of that kind until the commit, and adds the
 // entry. The commit signals; the node wakes its Follower and sends a hint to the other nodes. Each node reads the entries after its
 // version (KindFollower), applies them, and notifies the users concerned: all users (OnSharedChange), or the readers of a changed
 // key (ReaderIndex, OnReadersNotified).
@@ -27,10 +27,10 @@ import (
 type Log interface {
 	// LogAfter lists the entries of a kind after a version, in their order, at most limit.
 	LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]Entry, error)
-	// LogHead returns the versions of the newest entry of a kind and of the oldest that is kept; 0, 0 if there never was one.
-	LogHead(ctx context.Context, kind string) (head, oldest uint64, err error)
-	// LogHeads returns the version of the newest entry of each kind.
-	LogHeads(ctx context.Context) (map[string]uint64, error)
+	// LastSequence returns the versions of the newest entry of a kind and of the oldest that is kept; 0, 0 if there never was one.
+	LastSequence(ctx context.Context, kind string) (newest, oldest uint64, err error)
+	// LastSequences returns the version of the newest entry of each kind.
+	LastSequences(ctx context.Context) (map[string]uint64, error)
 }
 
 // Kind is a kind of entries, and how a node handles them. Load, Apply and AfterLogRead of one kind never run concurrently.

@@ -93,16 +93,16 @@ func (k *KindFollower) catchUp(ctx context.Context) (changes int, loaded bool, e
 	}
 }
 
-// load brings memory to the state of SQL. The head is read first, so that no change between the two reads is skipped.
+// load brings memory to the state of SQL. The last sequence is read first, so that no change between the two reads is skipped.
 func (k *KindFollower) load(ctx context.Context) error {
-	head, _, err := k.log.LogHead(ctx, k.kind.Name)
+	newest, _, err := k.log.LastSequence(ctx, k.kind.Name)
 	if err != nil {
 		return err
 	}
 	if err := k.kind.Load(ctx); err != nil {
 		return err
 	}
-	k.version.Store(head)
+	k.version.Store(newest)
 	k.inSync.Store(true)
 	k.loaded.Store(true)
 	return nil
@@ -168,11 +168,11 @@ func (f *Follower) RunOnce(ctx context.Context) (changes int, err error) {
 // Tail catches up with the log, runs only the tasks of AfterEachLogRead, and returns how many entries it found. If the log has not
 // grown, it is read by one SELECT.
 func (f *Follower) Tail(ctx context.Context) (changes int, err error) {
-	heads, err := f.log.LogHeads(ctx)
+	sequences, err := f.log.LastSequences(ctx)
 	if err != nil {
 		return 0, err
 	}
-	return f.followGrownKinds(ctx, func(kind string, at uint64) bool { return heads[kind] > at })
+	return f.followGrownKinds(ctx, func(kind string, at uint64) bool { return sequences[kind] > at })
 }
 
 // followGrownKinds follows the kinds that must be loaded, or have grown beyond the version that memory is at. Then it runs the

@@ -17,17 +17,17 @@ import (
 
 // fakeLog stands in for the log in SQL, and counts its queries.
 type fakeLog struct {
-	entries       []Entry
-	readError     error        // the error of every query; nil: SQL answers
-	logAfterCalls int          // how often LogAfter was called
-	logHeadsCalls atomic.Int64 // how often LogHeads was called; read while a follower runs
+	entries            []Entry
+	readError          error        // the error of every query; nil: SQL answers
+	logAfterCalls      int          // how often LogAfter was called
+	lastSequencesCalls atomic.Int64 // how often LastSequences was called; read while a follower runs
 }
 
 // addEntries appends an entry for each key.
 func (s *fakeLog) addEntries(kind string, keys ...string) {
 	for _, key := range keys {
-		head, _, _ := s.LogHead(context.Background(), kind)
-		s.entries = append(s.entries, Entry{Kind: kind, Version: head + 1, Key: key})
+		newest, _, _ := s.LastSequence(context.Background(), kind)
+		s.entries = append(s.entries, Entry{Kind: kind, Version: newest + 1, Key: key})
 	}
 }
 
@@ -41,22 +41,22 @@ func (s *fakeLog) LogAfter(_ context.Context, kind string, version uint64, limit
 	return after, s.readError
 }
 
-func (s *fakeLog) LogHead(_ context.Context, kind string) (head, oldest uint64, err error) {
+func (s *fakeLog) LastSequence(_ context.Context, kind string) (newest, oldest uint64, err error) {
 	for _, entry := range s.entries {
 		if entry.Kind == kind {
-			head = max(head, entry.Version)
+			newest = max(newest, entry.Version)
 		}
 	}
-	return head, 0, s.readError
+	return newest, 0, s.readError
 }
 
-func (s *fakeLog) LogHeads(context.Context) (map[string]uint64, error) {
-	s.logHeadsCalls.Add(1)
-	heads := map[string]uint64{}
+func (s *fakeLog) LastSequences(context.Context) (map[string]uint64, error) {
+	s.lastSequencesCalls.Add(1)
+	sequences := map[string]uint64{}
 	for _, entry := range s.entries {
-		heads[entry.Kind] = max(heads[entry.Kind], entry.Version)
+		sequences[entry.Kind] = max(sequences[entry.Kind], entry.Version)
 	}
-	return heads, s.readError
+	return sequences, s.readError
 }
 
 // logKeyCache remembers the keys in a log of one kind.
@@ -174,9 +174,9 @@ func TestAnUnreadableEntryReloadsMemory(t *testing.T) {
 		}
 		s.readError = nil
 		wantChangesFound(t, f, 0)
-		head, _, _ := s.LogHead(t.Context(), "a")
-		if l.loadCount != 2 || following.Version() != head || l.keys[len(l.keys)-1] != s.entries[len(s.entries)-1].Key {
-			t.Errorf("%s: %v after %d loads at %d of %d", name, l.keys, l.loadCount, following.Version(), head)
+		newest, _, _ := s.LastSequence(t.Context(), "a")
+		if l.loadCount != 2 || following.Version() != newest || l.keys[len(l.keys)-1] != s.entries[len(s.entries)-1].Key {
+			t.Errorf("%s: %v after %d loads at %d of %d", name, l.keys, l.loadCount, following.Version(), newest)
 		}
 	}
 }
@@ -237,11 +237,11 @@ func TestAHintReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 	wantChangesFound(t, f, 0)
 	tail := func(what string, changes int, logs int) {
 		t.Helper()
-		s.logHeadsCalls.Store(0)
+		s.lastSequencesCalls.Store(0)
 		s.logAfterCalls = 0
 		got, err := f.Tail(t.Context())
-		if err != nil || got != changes || s.logHeadsCalls.Load() != 1 || s.logAfterCalls != logs {
-			t.Errorf("%s: %d changes, %d SELECTs of heads and %d of logs, %v", what, got, s.logHeadsCalls.Load(), s.logAfterCalls, err)
+		if err != nil || got != changes || s.lastSequencesCalls.Load() != 1 || s.logAfterCalls != logs {
+			t.Errorf("%s: %d changes, %d SELECTs of last sequences and %d of logs, %v", what, got, s.lastSequencesCalls.Load(), s.logAfterCalls, err)
 		}
 	}
 	tail("nothing new", 0, 0)
@@ -288,13 +288,13 @@ func TestHintsAreFollowedTogether(t *testing.T) {
 			f.Wake()
 			synctest.Wait()
 		}
-		if s.logHeadsCalls.Load() != 1 {
-			t.Errorf("%d looks for hints of one moment, want 1 at once", s.logHeadsCalls.Load())
+		if s.lastSequencesCalls.Load() != 1 {
+			t.Errorf("%d looks for hints of one moment, want 1 at once", s.lastSequencesCalls.Load())
 		}
 		<-time.After(time.Minute) // by the fake clock of synctest
 		synctest.Wait()
-		if s.logHeadsCalls.Load() != 2 {
-			t.Errorf("%d looks in the end, want another for the last hint", s.logHeadsCalls.Load())
+		if s.lastSequencesCalls.Load() != 2 {
+			t.Errorf("%d looks in the end, want another for the last hint", s.lastSequencesCalls.Load())
 		}
 		cancel()
 		<-ended

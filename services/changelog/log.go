@@ -29,29 +29,29 @@ func (e Entry) ChangedAt() time.Time {
 }
 
 var (
-	// The row of the head is the lock of its log: an entry gets its version only when the entry before it is committed
+	// The row of the last sequence is the lock of its log: an entry gets its version only when the entry before it is committed
 	// or rolled back.
-	raiseHead = sql.NewStatement("raise a log's head", `INSERT INTO log_heads AS h (kind, head) VALUES ($1, 1)
+	raiseSequence = sql.NewStatement("raise a log's head", `INSERT INTO log_heads AS h (kind, head) VALUES ($1, 1)
 		ON CONFLICT (kind) DO UPDATE SET head = h.head + 1 RETURNING head`)
 
-	// A kind without entries has no row to lock. Then makeHead makes the row.
-	lockHead = sql.NewStatement("lock a log's head", `SELECT head FROM log_heads WHERE kind = $1 {for update}`)
+	// A kind without entries has no row to lock. Then makeSequence makes the row.
+	lockSequence = sql.NewStatement("lock a log's head", `SELECT head FROM log_heads WHERE kind = $1 {for update}`)
 
-	makeHead = sql.NewStatement("make a log's head", `INSERT INTO log_heads (kind, head) VALUES ($1, 0) ON CONFLICT (kind) DO NOTHING`)
+	makeSequence = sql.NewStatement("make a log's head", `INSERT INTO log_heads (kind, head) VALUES ($1, 0) ON CONFLICT (kind) DO NOTHING`)
 
-	// In a batch a function first runs with a guess of the head, see sql/together.go, so another function may have taken the version.
+	// In a batch a function first runs with an assumed last sequence, see sql/together.go, so another function may have taken the version.
 	// That is no error of the statement: an error would abort the batch for every function after this one.
 	insertLog = sql.NewStatement("append to the log", `INSERT INTO log (kind, ver, at_us, key, payload) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (kind, ver) DO NOTHING`)
 
-	logHeads = sql.NewStatement("read the logs' heads", `SELECT kind, head FROM log_heads`)
+	lastSequences = sql.NewStatement("read the logs' heads", `SELECT kind, head FROM log_heads`)
 
 	logAfter = sql.NewStatement("read the log", `SELECT ver, at_us, key, payload FROM log WHERE kind = $1 AND ver > $2 ORDER BY ver LIMIT $3`)
 
-	logHead = sql.NewStatement("read a log's head", `SELECT head, COALESCE((SELECT min(ver) FROM log WHERE log.kind = log_heads.kind), 0)
+	lastSequence = sql.NewStatement("read a log's head", `SELECT head, COALESCE((SELECT min(ver) FROM log WHERE log.kind = log_heads.kind), 0)
 		FROM log_heads WHERE kind = $1`)
 
-	// This selects, for each kind, the head and the first entry that is young enough to stay; NULL if all are old.
+	// This selects, for each kind, the last sequence and the first entry that is young enough to stay; NULL if all are old.
 	logCuts = sql.NewStatement("find old log entries", `SELECT kind, head, (SELECT ver FROM log
 		WHERE log.kind = log_heads.kind AND at_us >= $1 ORDER BY ver LIMIT 1) FROM log_heads`)
 
@@ -66,7 +66,7 @@ var (
 // kind wait, so that versions are committed in their order: a reader who reads on from its last version misses no entry.
 func AppendLog(ctx context.Context, tx *sql.Tx, kind, key string, payload []byte) (uint64, error) {
 	var version uint64
-	if _, err := tx.One(ctx, raiseHead, []any{kind}, &version); err != nil {
+	if _, err := tx.One(ctx, raiseSequence, []any{kind}, &version); err != nil {
 		return 0, err
 	}
 	if payload == nil {
@@ -90,21 +90,21 @@ func AppendChange(ctx context.Context, tx *sql.Tx, kind, key string, at time.Tim
 
 // LockLog locks the log of a kind until this transaction ends, before the transaction appends. A transaction that takes other locks
 // as well takes this one first. It returns the version of the newest entry.
-func LockLog(ctx context.Context, tx *sql.Tx, kind string) (head uint64, err error) {
-	found, err := tx.One(ctx, lockHead, []any{kind}, &head)
+func LockLog(ctx context.Context, tx *sql.Tx, kind string) (newest uint64, err error) {
+	found, err := tx.One(ctx, lockSequence, []any{kind}, &newest)
 	if err != nil || found {
-		return head, err
+		return newest, err
 	}
 	// A kind without entries has no row that could be locked.
-	if _, err := tx.Run(ctx, makeHead, kind); err != nil {
+	if _, err := tx.Run(ctx, makeSequence, kind); err != nil {
 		return 0, err
 	}
-	_, err = tx.One(ctx, lockHead, []any{kind}, &head)
-	return head, err
+	_, err = tx.One(ctx, lockSequence, []any{kind}, &newest)
+	return newest, err
 }
 
 // LogAfter lists the entries after a version, in their order, at most limit. Entries that TrimLog deleted are missing: see
-// LogHead.
+// LastSequence.
 func LogAfter(ctx context.Context, s sql.Reader, kind string, version uint64, limit int) ([]Entry, error) {
 	var entries []Entry
 	err := s.Each(ctx, logAfter, []any{kind, int64(version), limit}, func(scan func(...any) error) error {
@@ -118,24 +118,24 @@ func LogAfter(ctx context.Context, s sql.Reader, kind string, version uint64, li
 	return entries, err
 }
 
-// LogHead returns the versions of the newest entry of a kind and of the oldest that is kept; 0, 0 if there never was one. A
+// LastSequence returns the versions of the newest entry of a kind and of the oldest that is kept; 0, 0 if there never was one. A
 // reader whose last version is below oldest-1 has missed entries and must load everything anew.
-func LogHead(ctx context.Context, s *sql.DB, kind string) (head, oldest uint64, err error) {
-	_, err = s.One(ctx, logHead, []any{kind}, &head, &oldest)
-	return head, oldest, err
+func LastSequence(ctx context.Context, s *sql.DB, kind string) (newest, oldest uint64, err error) {
+	_, err = s.One(ctx, lastSequence, []any{kind}, &newest, &oldest)
+	return newest, oldest, err
 }
 
-// LogHeads is the version of the newest entry of each kind. A kind that never had one is absent.
-func LogHeads(ctx context.Context, s *sql.DB) (map[string]uint64, error) {
-	heads := map[string]uint64{}
-	err := s.Each(ctx, logHeads, nil, func(scan func(...any) error) error {
+// LastSequences is the version of the newest entry of each kind. A kind that never had one is absent.
+func LastSequences(ctx context.Context, s *sql.DB) (map[string]uint64, error) {
+	sequences := map[string]uint64{}
+	err := s.Each(ctx, lastSequences, nil, func(scan func(...any) error) error {
 		var kind string
-		var head uint64
-		err := scan(&kind, &head)
-		heads[kind] = head
+		var newest uint64
+		err := scan(&kind, &newest)
+		sequences[kind] = newest
 		return err
 	})
-	return heads, err
+	return sequences, err
 }
 
 // BlankEntries removes the key and the payload from the entries of a kind that have one of some keys. Nodes that follow the log
@@ -159,11 +159,11 @@ func TrimLog(ctx context.Context, s *sql.DB, before time.Time) (trimmed int, err
 		cuts := make(map[string]int64)
 		err := tx.Each(ctx, logCuts, []any{before}, func(scan func(...any) error) error {
 			var kind string
-			var head int64
+			var newest int64
 			var first sql.NullInt64
-			err := scan(&kind, &head, &first)
-			// If no entry is young, the head itself stays: a node at the head's version has missed nothing.
-			cuts[kind] = head
+			err := scan(&kind, &newest, &first)
+			// If no entry is young, the newest entry itself stays: a node at its version has missed nothing.
+			cuts[kind] = newest
 			if first.Valid {
 				cuts[kind] = first.Int64
 			}

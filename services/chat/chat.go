@@ -7,13 +7,13 @@
 //
 // A member's row (services.Membership) holds ReadUpTo, the position up to which they have read, and UnreadAdjustment, a correction
 // for own and recalled messages above it: unread = NewestMessageNumber - ReadUpTo + UnreadAdjustment. In SQL a message raises only
-// the head of its conversation, whatever the number of its members.
+// the last sequence of its conversation, whatever the number of its members.
 //
-// The path of a message that is counted on write: Send raises the head and inserts the row (insertMessage), moves the author's own
-// position, and queues the job chat.carry. projectIfCountedOnWrite reads the head and the rows of all active members, one snapshot
+// The path of a message that is counted on write: Send raises the last sequence and inserts the row (insertMessage), moves the author's own
+// position, and queues the job chat.carry. projectIfCountedOnWrite reads the last sequence and the rows of all active members, one snapshot
 // per page, and puts them into their documents, where the newer version wins and the sums move by the difference. At most ten
 // passes a second run over one conversation. Above 500 members, or 20,000 messages x members a minute, a conversation is counted on
-// read: documents hold the positions, and every half second each node reads the heads of the conversations that its users follow
+// read: documents hold the positions, and every half second each node reads the last sequences of the conversations that its users follow
 // (SequenceCache). wantedCountingWay chooses the way of counting, and changeCountingWay switches it.
 //
 // Being inside is not the same as being a member. A device that enters a conversation opens it: messages that arrive are seen and
@@ -241,28 +241,28 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 	if len(mentions) > maxMentions {
 		return nil, services.Errorf(services.Invalid, "mentionIds: up to %d are allowed, got %d", maxMentions, len(mentions))
 	}
-	var head ConversationHead
+	var last LastSequence
 	cmd := s.memberCommand("sendMessage", author, id, func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		message, c, reached, err := insertMessage(ctx, tx, id, author, body, mentions)
 		if err != nil {
 			return nil, err
 		}
-		head = ConversationHead{Conversation: id, NewestNumber: c.HeadNumber, SentAt: c.LastActiveAt}
+		last = LastSequence{Conversation: id, NewestNumber: c.NewestNumber, SentAt: c.LastActiveAt}
 		// The mentioned members are included: in a conversation that is counted on read, nothing else projects their rows.
 		return []string{message.ID.GlobalID()}, s.queueProjectionJobs(ctx, tx, c, append(reached, author)...)
 	})
-	return s.notifyWatchersAfter(cmd, &head), nil
+	return s.notifyWatchersAfter(cmd, &last), nil
 }
 
-// notifyWatchersAfter shows a command's change of a conversation to this node's watchers at once; head is its state at the end of the
+// notifyWatchersAfter shows a command's change of a conversation to this node's watchers at once; last is its state at the end of the
 // transaction, which Apply writes and AfterApply reads. Other nodes see the change with their next read of SQL.
-func (s *Service) notifyWatchersAfter(cmd *jobs.Command, head *ConversationHead) *jobs.Command {
+func (s *Service) notifyWatchersAfter(cmd *jobs.Command, last *LastSequence) *jobs.Command {
 	// Each kind of command that wakes watchers has its own key. Of an actor's commands with one key that are committed together, only the
 	// last one runs its AfterApply. If that were a command without one, such as a mark of messages as read, no watcher would be woken. Of
-	// two commands of one kind, the last has the newest head.
+	// two commands of one kind, the last has the newest sequence.
 	cmd.CoalesceKey = cmd.Name + " in " + cmd.CoalesceKey
 	cmd.AfterApply = func(context.Context) error {
-		s.Sequences.Advance(*head)
+		s.Sequences.Advance(*last)
 		return nil
 	}
 	return cmd
@@ -292,7 +292,7 @@ func (s *Service) ownStateCommand(name string, user services.UserID, id services
 // again changes nothing.
 func (s *Service) Recall(author services.UserID, id services.MessageID) *jobs.Command {
 	conversation := id.Conversation()
-	var head ConversationHead
+	var last LastSequence
 	cmd := s.memberCommand("recallMessage", author, conversation, func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		c, recalled, err := recall(ctx, tx, id, author)
 		if err != nil {
@@ -302,12 +302,12 @@ func (s *Service) Recall(author services.UserID, id services.MessageID) *jobs.Co
 			return []string{id.GlobalID()}, jobs.ErrUnchanged
 		}
 		// The newest message keeps its number. The revision tells watchers to read again.
-		head = ConversationHead{Conversation: conversation, NewestNumber: c.HeadNumber, SentAt: c.LastActiveAt, Revision: c.Revision}
+		last = LastSequence{Conversation: conversation, NewestNumber: c.NewestNumber, SentAt: c.LastActiveAt, Revision: c.Revision}
 		job := s.projectJob(conversation)
 		if c.Way == OnRead { // the states of many members changed, and only a pass projects them
 			job = projectAllAndSwitchJob(conversation)
 		}
 		return []string{id.GlobalID()}, jobs.Enqueue(ctx, tx, job)
 	})
-	return s.notifyWatchersAfter(cmd, &head)
+	return s.notifyWatchersAfter(cmd, &last)
 }

@@ -78,7 +78,7 @@ func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.St
 		// The texts are deleted and the messages stop counting for everyone, as if their author recalled them.
 		err = withdrawMessages(ctx, tx, c, standing, at.User)
 	}
-	if err == nil && slices.Contains(messages, c.HeadNumber) && !slices.Contains(standing, c.HeadNumber) { // recalled before: it only loses its author
+	if err == nil && slices.Contains(messages, c.NewestNumber) && !slices.Contains(standing, c.NewestNumber) { // recalled before: it only loses its author
 		_, err = tx.Run(ctx, raiseOtherMemberVersions, id, 0, at.User)
 	}
 	if err == nil && len(messages) > 0 {

@@ -17,28 +17,28 @@ type newestExpiredCache struct {
 	byConversation map[services.ConversationID]newestExpired
 }
 
-// newestExpired is the number of the newest message sent before the day, and the number of the conversation's newest message (head) when
+// newestExpired is the number of the newest message sent before the day, and the number of the conversation's newest message (sequence) when
 // that was found.
-type newestExpired struct{ newest, head int64 }
+type newestExpired struct{ newest, last int64 }
 
 // get is the number of the newest message sent before a time, if it is remembered and still right: either a later message existed when
 // it was found, or no message was sent since.
-func (a *newestExpiredCache) get(id services.ConversationID, before time.Time, head int64) (newest int64, known bool) {
+func (a *newestExpiredCache) get(id services.ConversationID, before time.Time, last int64) (newest int64, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	found, known := a.byConversation[id]
-	return found.newest, known && a.dayStart.Equal(before) && (found.newest < found.head || found.head == head)
+	return found.newest, known && a.dayStart.Equal(before) && (found.newest < found.last || found.last == last)
 }
 
 // keep remembers the result of a search. Entries of an earlier day are of no use any more.
-func (a *newestExpiredCache) keep(id services.ConversationID, before time.Time, newest, head int64) {
+func (a *newestExpiredCache) keep(id services.ConversationID, before time.Time, newest, last int64) {
 	const many = 100_000
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.dayStart.Equal(before) || len(a.byConversation) > many { // a forgotten entry costs one search
 		a.dayStart, a.byConversation = before, map[services.ConversationID]newestExpired{}
 	}
-	a.byConversation[id] = newestExpired{newest, head}
+	a.byConversation[id] = newestExpired{newest, last}
 }
 
 // removeExpired takes messages that are too old on a day out of the counts of states, as if they had been read, and sets
@@ -146,7 +146,7 @@ const searchBatchSize = 500
 
 // newestNumbersBefore returns, for each state, the number of the newest message of its conversation from before a time.
 func (s *Service) newestNumbersBefore(ctx context.Context, states []services.Membership, before time.Time) ([]int64, error) {
-	newest, heads := make(map[services.ConversationID]int64, len(states)), map[services.ConversationID]int64{}
+	newest, sequences := make(map[services.ConversationID]int64, len(states)), map[services.ConversationID]int64{}
 	var searches []messageSearch
 	for _, state := range states {
 		id := state.Conversation
@@ -156,7 +156,7 @@ func (s *Service) newestNumbersBefore(ctx context.Context, states []services.Mem
 		var known bool
 		if newest[id], known = s.newestExpiredMessages.get(id, before, state.NewestMessageNumber); !known {
 			// ReadUpTo+1 is too old, as readOldestUnreadTimes has found, and NewestMessageNumber+1 is not there yet.
-			searches, heads[id] = append(searches, messageSearch{id, state.ReadUpTo + 1, state.NewestMessageNumber + 1}), state.NewestMessageNumber
+			searches, sequences[id] = append(searches, messageSearch{id, state.ReadUpTo + 1, state.NewestMessageNumber + 1}), state.NewestMessageNumber
 		}
 	}
 	for some := range slices.Chunk(searches, searchBatchSize) {
@@ -165,12 +165,12 @@ func (s *Service) newestNumbersBefore(ctx context.Context, states []services.Mem
 		}
 		for _, done := range some {
 			newest[done.conversation] = done.lastBefore
-			s.newestExpiredMessages.keep(done.conversation, before, done.lastBefore, heads[done.conversation])
+			s.newestExpiredMessages.keep(done.conversation, before, done.lastBefore, sequences[done.conversation])
 		}
 	}
 	numbers := make([]int64, len(states))
 	for i, state := range states {
-		// The message may have been found for a member who had read less, or at a moment with another head.
+		// The message may have been found for a member who had read less, or at a moment with another last sequence.
 		numbers[i] = min(max(newest[state.Conversation], state.ReadUpTo+1), state.NewestMessageNumber)
 	}
 	return numbers, nil

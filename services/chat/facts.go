@@ -143,7 +143,7 @@ func conversationNotFound(id services.ConversationID) error {
 // scanConversation reads the columns of conversationColumns, and then more.
 func scanConversation(scan func(...any) error, more ...any) (c Conversation, err error) {
 	var last int64
-	err = scan(append([]any{&c.ID, &c.Kind, &c.Title, &c.Creator, &c.HeadNumber, &last, &c.Members, &c.Way, &c.WayVersion, &c.Revision, &c.MessagesPerMinute}, more...)...)
+	err = scan(append([]any{&c.ID, &c.Kind, &c.Title, &c.Creator, &c.NewestNumber, &last, &c.Members, &c.Way, &c.WayVersion, &c.Revision, &c.MessagesPerMinute}, more...)...)
 	c.LastActiveAt = sql.FromMicros(last)
 	return c, err
 }
@@ -155,12 +155,12 @@ func insertMembers(ctx context.Context, tx *sql.Tx, c Conversation, users []serv
 	for i, user := range users {
 		list[i] = []any{user}
 	}
-	if c.HeadNumber > 0 { // new members have read everything
+	if c.NewestNumber > 0 { // new members have read everything
 		if err := checkEventOrder(tx, c, c.LastActiveAt); err != nil {
 			return nil, err
 		}
 	}
-	added, err = sql.ReadColumn[services.UserID](ctx, tx, addMembers, list, c.ID, c.HeadNumber, tx.EventTime())
+	added, err = sql.ReadColumn[services.UserID](ctx, tx, addMembers, list, c.ID, c.NewestNumber, tx.EventTime())
 	if err != nil || len(added) == 0 {
 		return nil, err
 	}
@@ -200,7 +200,7 @@ func lockState(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	if err != nil {
 		return m, err
 	}
-	// After a wait for the lock, the first statement has the new row but an old head. The second statement reads the present
+	// After a wait for the lock, the first statement has the new row but an old last sequence. The second statement reads the present
 	// values of both.
 	err = tx.Each(ctx, lockedMembership, []any{id, user}, func(scan func(...any) error) error {
 		m, err = scanMembership(scan)

@@ -132,8 +132,8 @@ func markReadUntilEvent(ctx context.Context, tx *sql.Tx, m *services.Membership)
 
 // beyondNewestError is the error for an argument that names a message which does not exist yet. A mark up to it would cover
 // messages before they are written.
-func beyondNewestError(field string, id services.ConversationID, number, head int64) error {
-	return services.Errorf(services.Invalid, "%s: %s is beyond the newest message, number %d", field, services.NewMessageID(id, number).GlobalID(), head)
+func beyondNewestError(field string, id services.ConversationID, number, last int64) error {
+	return services.Errorf(services.Invalid, "%s: %s is beyond the newest message, number %d", field, services.NewMessageID(id, number).GlobalID(), last)
 }
 
 // markReadWhileOpen marks a locked row read up to the newest message that was sent while a device was inside: until now, or until

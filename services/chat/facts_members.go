@@ -30,7 +30,7 @@ var (
 		FROM conversations cv CROSS JOIN conversation_members m
 		WHERE cv.id = $1 AND m.conversation = $1 AND {in m.user_number $2 BIGINT}`)
 
-	// Head and rows are of one snapshot, so a document never gets a head without the row that belongs to it. Members who left are
+	// The last sequence and the rows are of one snapshot, so a document never gets a sequence without the row that belongs to it. Members who left are
 	// included, because their documents must show that they left. Active here are all who are not dormant: see
 	// Projector.DormantBefore.
 	activeMemberships = sql.NewStatement("memberships of the active", `SELECT `+membershipColumns+`
@@ -52,7 +52,7 @@ var (
 		SELECT string_agg(page.state, ';') FROM (SELECT `+membershipColumnsAsText+` AS state`+membershipsPageSQL("c.user_number", "c.past")+`) AS page)
 		FROM {rows $1 i BIGINT, user_number BIGINT, past BIGINT} AS c`)
 
-	headsOf = sql.NewStatement("last sequences of conversations", `SELECT id, head, last_at, way, revision FROM conversations WHERE {in id $1 BIGINT}`)
+	lastSequencesOf = sql.NewStatement("last sequences of conversations", `SELECT id, head, last_at, way, revision FROM conversations WHERE {in id $1 BIGINT}`)
 
 	// The list is sorted by the last activity of each conversation, so all of the user's memberships are read.
 	conversationsOf = sql.NewStatement("conversations of a user", `SELECT `+conversationColumns+`, `+membershipColumns+`
@@ -83,9 +83,9 @@ var (
 		WHERE m.conversation = c.conversation AND m.number BETWEEN c.low AND c.high ORDER BY m.conversation, m.number, m.user_number`)
 )
 
-// ConversationHead is the end of a conversation: its last message and revision. A node uses it to count unread messages in a
+// LastSequence is a conversation's last message and its revision. A node uses it to count unread messages in a
 // conversation that is counted on read, and to notify the conversation's watchers.
-type ConversationHead struct {
+type LastSequence struct {
 	Conversation services.ConversationID
 	NewestNumber int64       // of the last message
 	SentAt       time.Time   // of the last message
@@ -163,17 +163,17 @@ func readMemberships(ctx context.Context, db *sql.DB, st sql.Statement, args ...
 	return list, err
 }
 
-// Heads reads the ends of conversations. An unknown conversation is absent.
-func Heads(ctx context.Context, db *sql.DB, ids []services.ConversationID) (heads []ConversationHead, err error) {
-	err = db.Each(ctx, headsOf, []any{ids}, func(scan func(...any) error) error {
-		var head ConversationHead
+// SequencesOf reads the last sequences of conversations. An unknown conversation is absent.
+func SequencesOf(ctx context.Context, db *sql.DB, ids []services.ConversationID) (sequences []LastSequence, err error) {
+	err = db.Each(ctx, lastSequencesOf, []any{ids}, func(scan func(...any) error) error {
+		var last LastSequence
 		var at int64
-		err := scan(&head.Conversation, &head.NewestNumber, &at, &head.Way, &head.Revision)
-		head.SentAt = sql.FromMicros(at)
-		heads = append(heads, head)
+		err := scan(&last.Conversation, &last.NewestNumber, &at, &last.Way, &last.Revision)
+		last.SentAt = sql.FromMicros(at)
+		sequences = append(sequences, last)
 		return err
 	})
-	return heads, err
+	return sequences, err
 }
 
 // statesOf lists at most limit conversations of a member, the last active first. It begins after a position: the time and the ID

@@ -82,7 +82,7 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 		return message, c, nil, err
 	}
 	// The conversation has two billion messages: the next number would not fit into a message's ID.
-	if c.HeadNumber > services.MaxMessageNumber {
+	if c.NewestNumber > services.MaxMessageNumber {
 		return message, c, nil, services.Errorf(services.Conflict, "conversationId: %s has %d messages and accepts no more", id.GlobalID(), services.MaxMessageNumber)
 	}
 	// Membership is checked after the number was taken: for a user who is no member, the error rolls the number back.
@@ -90,13 +90,13 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 	if err != nil {
 		return message, c, nil, err
 	}
-	message = Message{ID: services.NewMessageID(id, c.HeadNumber), Author: author, Body: body, SentAt: c.LastActiveAt}
-	if _, err := tx.Run(ctx, appendMessage, id, c.HeadNumber, author, body, c.LastActiveAt); err != nil {
+	message = Message{ID: services.NewMessageID(id, c.NewestNumber), Author: author, Body: body, SentAt: c.LastActiveAt}
+	if _, err := tx.Run(ctx, appendMessage, id, c.NewestNumber, author, body, c.LastActiveAt); err != nil {
 		return message, c, nil, err
 	}
 	before := m
 	// The author has read all messages before this one.
-	m.ReadUpTo, m.UnreadAdjustment, m.Mentions = c.HeadNumber, 0, 0
+	m.ReadUpTo, m.UnreadAdjustment, m.Mentions = c.NewestNumber, 0, 0
 	if err := endUnreadMark(ctx, tx, &m); err != nil {
 		return message, c, nil, err
 	}
@@ -207,7 +207,7 @@ func withdrawMessages(ctx context.Context, tx *sql.Tx, c Conversation, numbers [
 	}
 	// lowerUnreadCounts skips members who have read all of the messages: for them nothing was counted.
 	newest := slices.Max(numbers)
-	if _, err = tx.Run(ctx, lowerUnreadCounts, c.ID, list, newest, author); err == nil && newest == c.HeadNumber {
+	if _, err = tx.Run(ctx, lowerUnreadCounts, c.ID, list, newest, author); err == nil && newest == c.NewestNumber {
 		_, err = tx.Run(ctx, raiseOtherMemberVersions, c.ID, newest, author)
 	}
 	return err

@@ -132,10 +132,10 @@ func TestAMessageIsUnreadForAllMembersButItsAuthor(t *testing.T) {
 		sqltest.Equal(b.T, sqltest.Must(messagesByID(b.Ctx, b.DB, []services.MessageID{third.ID, services.NewMessageID(id, 4)}))(b.T), map[services.MessageID]Message{third.ID: third})
 		sqltest.Equal(b.T, sqltest.Must(mentionedIn(b.Ctx, b.DB, []services.MessageID{first.ID, second.ID, third.ID}))(b.T),
 			map[services.MessageID][]services.UserID{first.ID: {2}, third.ID: {2, 3}})
-		sqltest.Equal(b.T, sqltest.Must(Heads(b.Ctx, b.DB, []services.ConversationID{id, 99}))(b.T), []ConversationHead{{Conversation: id, NewestNumber: 3, SentAt: b.Clock.Now(), Way: OnWrite, Revision: 1}})
+		sqltest.Equal(b.T, sqltest.Must(SequencesOf(b.Ctx, b.DB, []services.ConversationID{id, 99}))(b.T), []LastSequence{{Conversation: id, NewestNumber: 3, SentAt: b.Clock.Now(), Way: OnWrite, Revision: 1}})
 		sqltest.WantCode(b.T, b.runTx(func(tx *sql.Tx) error { _, _, _, err := insertMessage(b.Ctx, tx, id, 9, "x", nil); return err }), services.NotFound)
 		sqltest.WantCode(b.T, b.runTx(func(tx *sql.Tx) error { _, _, _, err := insertMessage(b.Ctx, tx, 99, 1, "x", nil); return err }), services.NotFound)
-		sqltest.Equal(b.T, sqltest.Must(Heads(b.Ctx, b.DB, []services.ConversationID{id}))(b.T)[0].NewestNumber, int64(3)) // a refused message has no number
+		sqltest.Equal(b.T, sqltest.Must(SequencesOf(b.Ctx, b.DB, []services.ConversationID{id}))(b.T)[0].NewestNumber, int64(3)) // a refused message has no number
 	})
 }
 

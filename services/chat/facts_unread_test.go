@@ -91,7 +91,7 @@ func TestAMarkAsUnreadEndsWhenAllIsRead(t *testing.T) {
 			if _, err := removeMembers(b.Ctx, tx, i.id, []services.UserID{2}); err != nil {
 				return err
 			}
-			_, err := insertMembers(b.Ctx, tx, Conversation{ID: i.id, HeadNumber: b.membership(i.id, 1).NewestMessageNumber}, []services.UserID{2})
+			_, err := insertMembers(b.Ctx, tx, Conversation{ID: i.id, NewestNumber: b.membership(i.id, 1).NewestMessageNumber}, []services.UserID{2})
 			return err
 		})
 		b.send(i.id, 1)

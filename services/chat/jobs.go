@@ -113,25 +113,25 @@ func memberJobFunc(do func(ctx context.Context, id services.ConversationID, user
 }
 
 // projectIfCountedOnWrite projects a conversation that is counted on write. If a conversation is counted on read, each node reads
-// its last sequence from SQL, and there is nothing to project. The turn of the throttle begins before the head is read: a message
+// its last sequence from SQL, and there is nothing to project. The turn of the throttle begins before it is read: a message
 // that comes after it gets a turn of its own.
 func (s *Service) projectIfCountedOnWrite(ctx context.Context, id services.ConversationID) error {
 	s.projectionThrottle.BeginPass(id, s.Clock.Now(), minProjectionInterval)
 	// No lock is taken: a message that comes now adds a job of its own.
-	head, found, err := s.readHead(ctx, id)
-	if err != nil || !found || head.Way == OnRead {
+	last, found, err := s.readLastSequence(ctx, id)
+	if err != nil || !found || last.Way == OnRead {
 		return err
 	}
 	return s.projectAllMembers(ctx, id)
 }
 
-// readHead reads the end of one conversation; found is false if there is none.
-func (s *Service) readHead(ctx context.Context, id services.ConversationID) (head ConversationHead, found bool, err error) {
-	heads, err := Heads(ctx, s.Store, []services.ConversationID{id})
-	if err != nil || len(heads) == 0 {
-		return head, false, err
+// readLastSequence reads the last sequence of one conversation; found is false if there is none.
+func (s *Service) readLastSequence(ctx context.Context, id services.ConversationID) (last LastSequence, found bool, err error) {
+	sequences, err := SequencesOf(ctx, s.Store, []services.ConversationID{id})
+	if err != nil || len(sequences) == 0 {
+		return last, false, err
 	}
-	return heads[0], true, nil
+	return sequences[0], true, nil
 }
 
 // projectAllMembers projects the state of every member who is not dormant, and then marks the dormant ones. Each page is one

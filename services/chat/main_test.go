@@ -138,9 +138,9 @@ func (n node) wantCounts(what string, user services.UserID, unread, mentions int
 // countingWayOf returns how a conversation is counted now.
 func (n node) countingWayOf(id services.ConversationID) CountingWay {
 	n.TB.Helper()
-	heads, err := Heads(n.TB.Context(), n.World.Store, []services.ConversationID{id})
+	sequences, err := SequencesOf(n.TB.Context(), n.World.Store, []services.ConversationID{id})
 	n.Must(err)
-	return heads[0].Way
+	return sequences[0].Way
 }
 
 // enqueue queues jobs, and does not run them.

@@ -20,14 +20,14 @@ const (
 
 // SequenceFacts reads the last messages of conversations from SQL.
 type SequenceFacts interface {
-	Heads(ctx context.Context, ids []services.ConversationID) ([]ConversationHead, error)
+	SequencesOf(ctx context.Context, ids []services.ConversationID) ([]LastSequence, error)
 }
 
 // sequenceFacts reads the last messages of conversations from the database db.
 type sequenceFacts struct{ db *sql.DB }
 
-func (f sequenceFacts) Heads(ctx context.Context, ids []services.ConversationID) ([]ConversationHead, error) {
-	return Heads(ctx, f.db, ids)
+func (f sequenceFacts) SequencesOf(ctx context.Context, ids []services.ConversationID) ([]LastSequence, error) {
+	return SequencesOf(ctx, f.db, ids)
 }
 
 // SequenceCache is this node's cache of the last sequences of conversations: of those that were counted on read lately, and of
@@ -115,7 +115,7 @@ func (l *SequenceCache) cacheMissing(ctx context.Context, lists ...[]services.Co
 	if len(missing) == 0 {
 		return
 	}
-	if err := l.readHeads(ctx, slices.Sorted(maps.Keys(missing))); err != nil && ctx.Err() == nil {
+	if err := l.readLastSequences(ctx, slices.Sorted(maps.Keys(missing))); err != nil && ctx.Err() == nil {
 		l.log.Warn("the last sequences of conversations could not be read", "error", err)
 	}
 }
@@ -127,33 +127,33 @@ func (l *SequenceCache) countOnRead(places []services.CountedOnReadPosition, now
 	stale := false
 	l.mu.RLock()
 	for _, place := range places {
-		head := l.byConversation[place.Conversation]
-		if head == nil {
+		last := l.byConversation[place.Conversation]
+		if last == nil {
 			counted.Complete = false
 			continue
 		}
-		counted.Unread += int(max(0, head.lastMessage-place.ReadUpTo))
-		counted.SequenceSum += uint64(head.lastMessage)
+		counted.Unread += int(max(0, last.lastMessage-place.ReadUpTo))
+		counted.SequenceSum += uint64(last.lastMessage)
 		// Counting takes only the shared lock, so lastUsed is not written here. It is written below, but only once in a while: long
 		// before refresh would drop the sequence.
-		stale = stale || now.Sub(head.lastUsed) > sequencesKeptFor/4
+		stale = stale || now.Sub(last.lastUsed) > sequencesKeptFor/4
 	}
 	l.mu.RUnlock()
 	if stale {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, place := range places {
-			if head := l.byConversation[place.Conversation]; head != nil {
-				head.lastUsed = now
+			if last := l.byConversation[place.Conversation]; last != nil {
+				last.lastUsed = now
 			}
 		}
 	}
 	return counted
 }
 
-// Advance makes this node see at once, before the next read of SQL, the new head of a conversation after a message or a recall of
+// Advance makes this node see at once, before the next read of SQL, the new last sequence of a conversation after a message or a recall of
 // its own. For a conversation that is not cached it changes nothing.
-func (l *SequenceCache) Advance(moved ConversationHead) {
+func (l *SequenceCache) Advance(moved LastSequence) {
 	l.mu.Lock()
 	if l.byConversation[moved.Conversation] != nil {
 		l.advance(moved)
@@ -218,7 +218,7 @@ func (w *sequenceWatch) sequenceSum() (sum uint64) {
 
 // advance moves a last sequence or a revision forward; older numbers change nothing. The caller holds mu, and the conversation is
 // cached.
-func (l *SequenceCache) advance(moved ConversationHead) {
+func (l *SequenceCache) advance(moved LastSequence) {
 	known := l.byConversation[moved.Conversation]
 	if moved.NewestNumber > known.lastMessage || moved.Revision > known.revision {
 		// wakeWatchers runs after the number is set, so that a watcher that wakes up reads the number.
@@ -248,8 +248,8 @@ func (l *SequenceCache) wakeWatchers(id services.ConversationID) {
 func (l *SequenceCache) refresh(ctx context.Context) error {
 	now := l.clock.Now()
 	l.mu.Lock()
-	maps.DeleteFunc(l.byConversation, func(id services.ConversationID, head *cachedSequence) bool {
-		return now.Sub(head.lastUsed) > sequencesKeptFor && len(l.watchers[id]) == 0 && !l.readers.Has(id)
+	maps.DeleteFunc(l.byConversation, func(id services.ConversationID, last *cachedSequence) bool {
+		return now.Sub(last.lastUsed) > sequencesKeptFor && len(l.watchers[id]) == 0 && !l.readers.Has(id)
 	})
 	// All sequences are read, because nothing else tells which of them have moved.
 	ids := slices.Collect(maps.Keys(l.byConversation))
@@ -263,9 +263,9 @@ func (l *SequenceCache) refresh(ctx context.Context) error {
 	ids = append(ids, unknown...)
 	slices.Sort(ids)
 	// The lock is not held during the read, because badges are rendered meanwhile.
-	err := l.readHeads(ctx, slices.Compact(ids))
+	err := l.readLastSequences(ctx, slices.Compact(ids))
 	l.mu.Lock()
-	// readHeads found these sequences for the first time, so advance did not notify anybody. Their readers are notified here: until
+	// readLastSequences found these sequences for the first time, so advance did not notify anybody. Their readers are notified here: until
 	// now their badges had the precision AT_LEAST.
 	for _, id := range unknown {
 		if l.byConversation[id] != nil {
@@ -278,12 +278,12 @@ func (l *SequenceCache) refresh(ctx context.Context) error {
 	return err
 }
 
-// readHeads brings last sequences up to date. They only move forward, because this node may know of its own message before SQL
+// readLastSequences brings last sequences up to date. They only move forward, because this node may know of its own message before SQL
 // answers.
-func (l *SequenceCache) readHeads(ctx context.Context, ids []services.ConversationID) error {
+func (l *SequenceCache) readLastSequences(ctx context.Context, ids []services.ConversationID) error {
 	now := l.clock.Now()
 	for part := range slices.Chunk(ids, sequencesBatch) {
-		read, err := l.facts.Heads(ctx, part)
+		read, err := l.facts.SequencesOf(ctx, part)
 		if err != nil {
 			return err
 		}

@@ -16,9 +16,9 @@ import (
 
 // sqlStub stands in for SQL, and counts the last sequences that it is asked for. Its changelog is empty.
 type sqlStub struct {
-	heads              map[services.ConversationID]ConversationHead // the conversations that SQL has
-	readError          error                                        // the error of every read; nil: SQL answers
-	requestedHeadCount int                                          // how many heads were asked for, in all calls
+	sequences              map[services.ConversationID]LastSequence // the conversations that SQL has
+	readError              error                                    // the error of every read; nil: SQL answers
+	requestedSequenceCount int                                      // how many sequences were asked for, in all calls
 }
 
 func newSQLStub() *sqlStub { return &sqlStub{} }
@@ -28,26 +28,26 @@ func (e *sqlStub) LogAfter(context.Context, string, uint64, int) ([]changelog.En
 	return nil, e.readError
 }
 
-// LogHead reads the end of the changelog, which is empty.
-func (e *sqlStub) LogHead(context.Context, string) (head, oldest uint64, err error) {
+// LastSequence reads the end of the changelog, which is empty.
+func (e *sqlStub) LastSequence(context.Context, string) (last, oldest uint64, err error) {
 	return 0, 0, e.readError
 }
 
-// LogHeads reads the end of the changelog for each kind of entry; it is empty.
-func (e *sqlStub) LogHeads(context.Context) (map[string]uint64, error) { return nil, e.readError }
+// LastSequences reads the end of the changelog for each kind of entry; it is empty.
+func (e *sqlStub) LastSequences(context.Context) (map[string]uint64, error) { return nil, e.readError }
 
-// Heads returns the last messages of those conversations that are in heads, and counts how many it was asked for.
-func (e *sqlStub) Heads(_ context.Context, ids []services.ConversationID) (heads []ConversationHead, err error) {
-	e.requestedHeadCount += len(ids)
+// SequencesOf returns the last sequences of those conversations that are in sequences, and counts how many it was asked for.
+func (e *sqlStub) SequencesOf(_ context.Context, ids []services.ConversationID) (sequences []LastSequence, err error) {
+	e.requestedSequenceCount += len(ids)
 	for _, id := range ids {
-		if head, ok := e.heads[id]; ok {
-			heads = append(heads, head)
+		if last, ok := e.sequences[id]; ok {
+			sequences = append(sequences, last)
 		}
 	}
-	return heads, e.readError
+	return sequences, e.readError
 }
 
-// cachingNode is a node's cache of the heads of conversations, on a stub of SQL and a clock that the test sets. It counts how often
+// cachingNode is a node's cache of the last sequences of conversations, on a stub of SQL and a clock that the test sets. It counts how often
 // the watched reader was notified of a change.
 type cachingNode struct {
 	*SequenceCache
@@ -78,7 +78,7 @@ func (r *cachingNode) advance(time time.Duration) {
 // newCachingNode makes a caching node on a stub without conversations.
 func newCachingNode(t *testing.T) *cachingNode {
 	r := &cachingNode{t: t, stub: newSQLStub(), now: time.Unix(1000, 0)}
-	r.stub.heads = map[services.ConversationID]ConversationHead{}
+	r.stub.sequences = map[services.ConversationID]LastSequence{}
 	r.Log = changelog.New(changelog.Config{Log: r.stub, Logger: slog.New(slog.DiscardHandler), Clock: r})
 	r.SequenceCache = newSequences(r.Log, r.stub)
 	r.Log.OnReadersNotified(func(readers []services.UserID) {
@@ -90,11 +90,11 @@ func newCachingNode(t *testing.T) *cachingNode {
 	return r
 }
 
-// setHeadInSQL sets in SQL the number of a conversation's last message, and returns its head.
-func (r *cachingNode) setHeadInSQL(id services.ConversationID, number int64) ConversationHead {
-	head := ConversationHead{Conversation: id, NewestNumber: number, SentAt: r.Now()}
-	r.stub.heads[id] = head
-	return head
+// setSequenceInSQL sets in SQL the number of a conversation's last message, and returns it.
+func (r *cachingNode) setSequenceInSQL(id services.ConversationID, number int64) LastSequence {
+	last := LastSequence{Conversation: id, NewestNumber: number, SentAt: r.Now()}
+	r.stub.sequences[id] = last
+	return last
 }
 
 // runRefresh lets the node read SQL once, as it does every half second.
@@ -115,21 +115,21 @@ func (r *cachingNode) wantUnread(unread int, known bool, places ...services.Coun
 	return got
 }
 
-// The last messages (heads) of conversations are read from SQL once, and each refresh keeps them current.
+// The last sequences of conversations are read from SQL once, and each refresh keeps them current.
 func TestLastSequencesAreReadOnceAndFollowed(t *testing.T) {
 	r := newCachingNode(t)
-	r.setHeadInSQL(1, 10)
-	r.setHeadInSQL(2, 5)
+	r.setSequenceInSQL(1, 10)
+	r.setSequenceInSQL(2, 5)
 	places := []services.CountedOnReadPosition{{Conversation: 1, ReadUpTo: 7}, {Conversation: 2, ReadUpTo: 8}}
 	r.wantUnread(0, false, places...)
 	r.SequenceCache.follow(watchedUser, places)
 	r.SequenceCache.cacheMissing(t.Context(), places, places)
 	first := r.wantUnread(3, true, places...) // conversation 2 is below the reader's position: it counts nothing
-	if r.SequenceCache.cacheMissing(t.Context(), places); r.stub.requestedHeadCount != 2 {
-		t.Errorf("SQL was asked for %d heads", r.stub.requestedHeadCount)
+	if r.SequenceCache.cacheMissing(t.Context(), places); r.stub.requestedSequenceCount != 2 {
+		t.Errorf("SQL was asked for %d last sequences", r.stub.requestedSequenceCount)
 	}
 	r.advance(time.Second)
-	r.setHeadInSQL(2, 9)
+	r.setSequenceInSQL(2, 9)
 	r.runRefresh()
 	second := r.wantUnread(4, true, places...)
 	if second.SequenceSum <= first.SequenceSum || r.notifyCount.Load() != 1 {
@@ -144,20 +144,20 @@ func TestLastSequencesAreReadOnceAndFollowed(t *testing.T) {
 func TestEveryMessageRaisesTheSequence(t *testing.T) {
 	r := newCachingNode(t)
 	places := []services.CountedOnReadPosition{{Conversation: 1}, {Conversation: 2}}
-	r.setHeadInSQL(1, 1)
-	r.setHeadInSQL(2, 1)
+	r.setSequenceInSQL(1, 1)
+	r.setSequenceInSQL(2, 1)
 	r.SequenceCache.cacheMissing(t.Context(), places)
 	last := r.wantUnread(2, true, places...).SequenceSum
 	for i := range int64(4) {
-		r.SequenceCache.Advance(ConversationHead{Conversation: services.ConversationID(1 + i%2), NewestNumber: 2 + i/2, SentAt: r.now.Add(-time.Duration(i) * time.Second)})
+		r.SequenceCache.Advance(LastSequence{Conversation: services.ConversationID(1 + i%2), NewestNumber: 2 + i/2, SentAt: r.now.Add(-time.Duration(i) * time.Second)})
 		stamp := r.wantUnread(int(3+i), true, places...).SequenceSum
 		if stamp <= last {
 			t.Errorf("change %d has the stamp %d, the one before %d", i, stamp, last)
 		}
 		last = stamp
 	}
-	r.SequenceCache.Advance(ConversationHead{Conversation: 1, NewestNumber: 1, SentAt: r.now.Add(time.Hour)}) // late
-	r.SequenceCache.Advance(ConversationHead{Conversation: 9, NewestNumber: 1, SentAt: r.Now()})              // in no reader's badges
+	r.SequenceCache.Advance(LastSequence{Conversation: 1, NewestNumber: 1, SentAt: r.now.Add(time.Hour)}) // late
+	r.SequenceCache.Advance(LastSequence{Conversation: 9, NewestNumber: 1, SentAt: r.Now()})              // in no reader's badges
 	if got := r.wantUnread(6, true, places...); got.SequenceSum != last {
 		t.Errorf("nothing moved, and the stamp is %d after %d", got.SequenceSum, last)
 	}
@@ -166,13 +166,13 @@ func TestEveryMessageRaisesTheSequence(t *testing.T) {
 // The first message is notified at once, the next messages of a stream at most ten times a second, and the last one always.
 func TestNotificationsOfAStreamAreThrottled(t *testing.T) {
 	r := newCachingNode(t)
-	r.setHeadInSQL(1, 0)
+	r.setSequenceInSQL(1, 0)
 	places := []services.CountedOnReadPosition{{Conversation: 1}}
 	r.SequenceCache.follow(watchedUser, places)
 	r.SequenceCache.cacheMissing(t.Context(), places)
 	for i := range int64(100) {
 		r.advance(10 * time.Millisecond)
-		r.SequenceCache.Advance(r.setHeadInSQL(1, i+1))
+		r.SequenceCache.Advance(r.setSequenceInSQL(1, i+1))
 		if i == 0 && r.notifyCount.Load() != 1 {
 			t.Error("the first message was not notified at once")
 		}
@@ -181,7 +181,7 @@ func TestNotificationsOfAStreamAreThrottled(t *testing.T) {
 		t.Errorf("100 messages within a second: notified %d times", notified)
 	}
 	before := r.notifyCount.Load()
-	r.SequenceCache.Advance(r.setHeadInSQL(1, 101)) // too soon after the one before
+	r.SequenceCache.Advance(r.setSequenceInSQL(1, 101)) // too soon after the one before
 	if r.notifyCount.Load() != before {
 		t.Error("it was notified sooner than a tenth of a second later")
 	}
@@ -194,7 +194,7 @@ func TestNotificationsOfAStreamAreThrottled(t *testing.T) {
 // The last message of a stream is notified without any further event.
 func TestTheLastMessageOfAStreamIsNotified(t *testing.T) {
 	e := newSQLStub()
-	e.heads = map[services.ConversationID]ConversationHead{1: {Conversation: 1}}
+	e.sequences = map[services.ConversationID]LastSequence{1: {Conversation: 1}}
 	log := changelog.New(changelog.Config{Log: e, Logger: slog.New(slog.DiscardHandler)})
 	m := newSequences(log, e)
 	notified := make(chan int64, 10)
@@ -205,7 +205,7 @@ func TestTheLastMessageOfAStreamIsNotified(t *testing.T) {
 	m.cacheMissing(t.Context(), places)
 	for number := range int64(3) {
 		last.Store(number + 1)
-		m.Advance(ConversationHead{Conversation: 1, NewestNumber: number + 1, SentAt: time.Now()})
+		m.Advance(LastSequence{Conversation: 1, NewestNumber: number + 1, SentAt: time.Now()})
 	}
 	for number := range notified {
 		if number == 3 {
@@ -218,8 +218,8 @@ func TestTheLastMessageOfAStreamIsNotified(t *testing.T) {
 // are not notified of other conversations, nor once this node does not watch them any more.
 func TestWatchersOfAQuietConversationAreNotified(t *testing.T) {
 	r := newCachingNode(t)
-	r.setHeadInSQL(1, 4)
-	r.setHeadInSQL(2, 4)
+	r.setSequenceInSQL(1, 4)
+	r.setSequenceInSQL(2, 4)
 	both := []services.CountedOnReadPosition{{Conversation: 1}, {Conversation: 2}}
 	r.SequenceCache.follow(watchedUser, both)
 	r.SequenceCache.follow(watchedUser+1, both[1:])
@@ -232,7 +232,7 @@ func TestWatchersOfAQuietConversationAreNotified(t *testing.T) {
 		t.Helper()
 		r.advance(time.Second)
 		before := r.notifyCount.Load()
-		r.SequenceCache.Advance(r.setHeadInSQL(id, number))
+		r.SequenceCache.Advance(r.setSequenceInSQL(id, number))
 		if got := r.notifyCount.Load() - before; got != want {
 			t.Errorf("conversation %d moved: notified %d times, want %d", id, got, want)
 		}
@@ -252,8 +252,8 @@ func TestWatchersOfAQuietConversationAreNotified(t *testing.T) {
 // A last sequence that nobody reads for two minutes leaves the cache.
 func TestUnusedSequencesAreDropped(t *testing.T) {
 	r := newCachingNode(t)
-	r.setHeadInSQL(1, 4)
-	r.setHeadInSQL(2, 4)
+	r.setSequenceInSQL(1, 4)
+	r.setSequenceInSQL(2, 4)
 	both := []services.CountedOnReadPosition{{Conversation: 1}, {Conversation: 2}}
 	r.SequenceCache.cacheMissing(t.Context(), both)
 	for range 5 {
@@ -261,16 +261,16 @@ func TestUnusedSequencesAreDropped(t *testing.T) {
 		r.runRefresh()
 		r.wantUnread(4, true, both[0])
 	}
-	asked := r.stub.requestedHeadCount
-	if r.runRefresh(); r.stub.requestedHeadCount != asked+1 {
-		t.Errorf("SQL was asked for %d heads, want the one that somebody reads", r.stub.requestedHeadCount-asked)
+	asked := r.stub.requestedSequenceCount
+	if r.runRefresh(); r.stub.requestedSequenceCount != asked+1 {
+		t.Errorf("SQL was asked for %d last sequences, want the one that somebody reads", r.stub.requestedSequenceCount-asked)
 	}
 	r.wantUnread(4, false, both...)
 }
 
 func TestWithoutSQLCachedSequencesStay(t *testing.T) {
 	r := newCachingNode(t)
-	r.setHeadInSQL(1, 4)
+	r.setSequenceInSQL(1, 4)
 	r.SequenceCache.cacheMissing(t.Context(), []services.CountedOnReadPosition{{Conversation: 1}})
 	r.stub.readError = errors.New("away")
 	r.SequenceCache.cacheMissing(t.Context(), []services.CountedOnReadPosition{{Conversation: 2}})
@@ -283,17 +283,17 @@ func TestWithoutSQLCachedSequencesStay(t *testing.T) {
 // A last sequence that could not be read when it was asked for is read as soon as SQL answers, and its reader is notified.
 func TestFailedNotificationsAreRepeated(t *testing.T) {
 	r := newCachingNode(t)
-	r.setHeadInSQL(1, 4)
+	r.setSequenceInSQL(1, 4)
 	places := []services.CountedOnReadPosition{{Conversation: 1}}
 	r.stub.readError = errors.New("down")
-	r.stub.heads = nil
+	r.stub.sequences = nil
 	r.SequenceCache.follow(watchedUser, places)
 	r.SequenceCache.cacheMissing(t.Context(), places)
 	if r.SequenceCache.countOnRead(places, r.Now()).Complete || r.notifyCount.Load() != 0 {
-		t.Fatal("SQL did not answer, but the head is known")
+		t.Fatal("SQL did not answer, but the sequence is known")
 	}
-	r.stub.readError, r.stub.heads = nil, map[services.ConversationID]ConversationHead{}
-	r.setHeadInSQL(1, 4)
+	r.stub.readError, r.stub.sequences = nil, map[services.ConversationID]LastSequence{}
+	r.setSequenceInSQL(1, 4)
 	r.runRefresh()
 	if got := r.SequenceCache.countOnRead(places, r.Now()); !got.Complete || got.Unread != 4 || r.notifyCount.Load() != 1 {
 		t.Errorf("%+v, and the reader was notified %d times", got, r.notifyCount.Load())
@@ -303,12 +303,12 @@ func TestFailedNotificationsAreRepeated(t *testing.T) {
 // A conversation that could not be read when its watch began is read as soon as SQL answers, and its watcher is woken.
 func TestAWatcherWithoutSQLIsWokenLater(t *testing.T) {
 	r := newCachingNode(t)
-	r.stub.readError, r.stub.heads = errors.New("down"), nil
+	r.stub.readError, r.stub.sequences = errors.New("down"), nil
 	moved, forget := r.SequenceCache.watchConversation(1)
 	defer forget()
 	r.SequenceCache.cacheMissing(t.Context(), []services.CountedOnReadPosition{{Conversation: 1}})
-	r.stub.readError, r.stub.heads = nil, map[services.ConversationID]ConversationHead{}
-	r.setHeadInSQL(1, 4)
+	r.stub.readError, r.stub.sequences = nil, map[services.ConversationID]LastSequence{}
+	r.setSequenceInSQL(1, 4)
 	r.runRefresh()
 	select {
 	case <-moved:
@@ -321,13 +321,13 @@ func TestAWatcherWithoutSQLIsWokenLater(t *testing.T) {
 // no other message. If it did not, a message whose hint was lost would never be pushed.
 func TestTheVersionSumRisesWithEachMessage(t *testing.T) {
 	r := newCachingNode(t)
-	r.setHeadInSQL(1, 3)
+	r.setSequenceInSQL(1, 3)
 	places := []services.CountedOnReadPosition{{Conversation: 1}}
 	r.follow(watchedUser, places)
 	r.cacheMissing(t.Context(), places)
 	both := []services.UserID{watchedUser, watchedUser + 1}
 	before := r.Log.VersionSums(both)
-	r.Advance(r.setHeadInSQL(1, 4))
+	r.Advance(r.setSequenceInSQL(1, 4))
 	after := r.Log.VersionSums(both)
 	if after[0] <= before[0] || after[1] != before[1] {
 		t.Errorf("the sums went from %v to %v", before, after)

@@ -69,7 +69,7 @@ func (s *Service) ReadConversation(ctx context.Context, user services.UserID, id
 // after the last one of the state are left out. more reports whether older messages follow.
 func MessagesBefore(state MemberState, before int64, size int) (ids []services.MessageID, more bool) {
 	// Numbers have no gaps and no message is deleted, so the page is known without a read.
-	newest := min(before-1, state.HeadNumber)
+	newest := min(before-1, state.NewestNumber)
 	oldest := max(newest-int64(size)+1, 1)
 	for number := newest; number >= oldest; number-- {
 		ids = append(ids, services.NewMessageID(state.ID, number))

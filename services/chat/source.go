@@ -184,7 +184,7 @@ func (c Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	err := c.eachConversation(ctx, user, false, func(state MemberState) bool {
 		recent := !state.LastActiveAt.Before(since)
 		// Without a message, LastActiveAt is the time of the creation.
-		if recent && state.HeadNumber > 0 {
+		if recent && state.NewestNumber > 0 {
 			count++
 		}
 		return recent && count < source.MaxExplainedItems

@@ -46,7 +46,7 @@ type Conversation struct {
 	Kind         Kind
 	Title        string // up to 255 characters; "" for DIRECT
 	Creator      services.UserID
-	HeadNumber   int64     // the number of its newest message, 0 if there is none; only grows
+	NewestNumber int64     // the number of its newest message, 0 if there is none; only grows
 	LastActiveAt time.Time // of the newest message, or of the creation
 	Members      int       // how many there are now
 	// Revision rises with every visible change other than a new message: a recall, a change of members.

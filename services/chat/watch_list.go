@@ -80,7 +80,7 @@ func (c ListChange) same(other ListChange) bool {
 }
 
 // maxConversationsNotInBadges bounds the conversations that one watcher of a list follows in addition to the conversations in the
-// badges: this node reads the head of each of them every half second. Beyond it, changes of a list are seen with the next change of
+// badges: this node reads the last sequence of each of them every half second. Beyond it, changes of a list are seen with the next change of
 // the badges.
 const maxConversationsNotInBadges = 1000
 

@@ -177,9 +177,9 @@ func TestAListShowsMessagesInMutedConversationsCountedWhenRead(t *testing.T) {
 		})
 		_, err := n.World.Caches.Changelog.RunOnce(t.Context())
 		n.Must(err)
-		waitForListChange(t, changes, "a message", func(c ListChange) bool { return c.States[0].ID == id && c.States[0].HeadNumber == 1 })
+		waitForListChange(t, changes, "a message", func(c ListChange) bool { return c.States[0].ID == id && c.States[0].NewestNumber == 1 })
 		n.send(users[0], id) // by this node, which knows at once
-		waitForListChange(t, changes, "a message of this node", func(c ListChange) bool { return c.States[0].ID == id && c.States[0].HeadNumber == 2 })
+		waitForListChange(t, changes, "a message of this node", func(c ListChange) bool { return c.States[0].ID == id && c.States[0].NewestNumber == 2 })
 	}
 	cancel()
 	for range changes {

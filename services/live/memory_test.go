@@ -95,14 +95,14 @@ func (s *fakeShowSQL) appendEntry(key string, entry any) {
 	s.log = append(s.log, changelog.Entry{Kind: ChangelogKind, Version: s.newestVersion, At: s.now, Key: key, Payload: payload})
 }
 
-// LogHead returns the newest version of the log. A load of the cache begins with this call.
-func (s *fakeShowSQL) LogHead(context.Context, string) (head, oldest uint64, err error) {
+// LastSequence returns the newest version of the log. A load of the cache begins with this call.
+func (s *fakeShowSQL) LastSequence(context.Context, string) (head, oldest uint64, err error) {
 	s.loadCount++
 	s.beforeRead("head")
 	return s.newestVersion, 0, s.readError
 }
 
-func (s *fakeShowSQL) LogHeads(context.Context) (map[string]uint64, error) {
+func (s *fakeShowSQL) LastSequences(context.Context) (map[string]uint64, error) {
 	return map[string]uint64{ChangelogKind: s.newestVersion}, s.readError
 }
 

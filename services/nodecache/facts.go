@@ -58,14 +58,14 @@ func (s SQL) LogAfter(ctx context.Context, kind string, version uint64, limit in
 	return changelog.LogAfter(ctx, s.DB, kind, version, limit)
 }
 
-// LogHead reads the newest and the oldest kept version of one kind of log; see changelog.LogHead.
-func (s SQL) LogHead(ctx context.Context, kind string) (head, oldest uint64, err error) {
-	return changelog.LogHead(ctx, s.DB, kind)
+// LastSequence reads the newest and the oldest kept version of one kind of log; see changelog.LastSequence.
+func (s SQL) LastSequence(ctx context.Context, kind string) (newest, oldest uint64, err error) {
+	return changelog.LastSequence(ctx, s.DB, kind)
 }
 
-// LogHeads reads the newest version of each kind of log; see changelog.LogHeads.
-func (s SQL) LogHeads(ctx context.Context) (map[string]uint64, error) {
-	return changelog.LogHeads(ctx, s.DB)
+// LastSequences reads the version of the newest entry of each kind of log; see changelog.LastSequences.
+func (s SQL) LastSequences(ctx context.Context) (map[string]uint64, error) {
+	return changelog.LastSequences(ctx, s.DB)
 }
 
 // WaitingKeys reads the keys of jobs of a kind that were made by a time and are not done yet, at most limit, those due longest first;

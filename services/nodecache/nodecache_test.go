@@ -35,7 +35,7 @@ type fakeStores struct {
 	// These count the posts and users that SQL was asked for, the reads of a log, the reads of copies, and the copies that were
 	// put.
 	postsReadFromSQL, usersReadFromSQL, logReads, redisCopyReads, redisCopiesWritten int
-	logHeadReads                                                                     atomic.Int64 // read while the caches run
+	lastSequencesReads                                                               atomic.Int64 // read while the caches run
 }
 
 func (e *fakeStores) PullAuthors(_ context.Context, after services.UserID, limit int) (list []services.UserID, err error) {
@@ -114,14 +114,14 @@ func (e *fakeStores) LogAfter(_ context.Context, kind string, version uint64, li
 	return after, e.sqlErr
 }
 
-// LogHead returns the version of the newest entry of a kind. oldest is always 0.
-func (e *fakeStores) LogHead(_ context.Context, kind string) (head, oldest uint64, err error) {
+// LastSequence returns the version of the newest entry of a kind. oldest is always 0.
+func (e *fakeStores) LastSequence(_ context.Context, kind string) (newest, oldest uint64, err error) {
 	for _, entry := range e.logEntries {
 		if entry.Kind == kind {
-			head = max(head, entry.Version)
+			newest = max(newest, entry.Version)
 		}
 	}
-	return head, 0, e.sqlErr
+	return newest, 0, e.sqlErr
 }
 
 // Copies returns the copies of posts in Redis. There are none of users.

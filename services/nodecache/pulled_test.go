@@ -22,7 +22,7 @@ type testNode struct {
 	*Caches
 	stores          *fakeStores
 	now             time.Time    // the time of the node's clock
-	logHead         uint64       // the version of the newest entry in the changelog
+	lastSequence    uint64       // the version of the newest entry in the changelog
 	notifiedReaders atomic.Int64 // how many watched readers were notified of changes
 }
 
@@ -62,13 +62,13 @@ func (s *testNode) writePostChange(author services.UserID, post services.PostID,
 		s.stores.pullAuthors = append(s.stores.pullAuthors, author)
 		slices.Sort(s.stores.pullAuthors)
 	}
-	s.logHead++
-	known.ChangelogVersion = s.logHead
+	s.lastSequence++
+	known.ChangelogVersion = s.lastSequence
 	s.stores.pulledPosts[author] = known
 	change := PullChange{Author: author, Post: post, Deleted: deleted}
 	payload := []byte(`{"author":` + services.UserIDText(author) + `,"post":` + numberText(uint64(post)) + map[bool]string{true: `,"deleted":true`}[deleted] + `}`)
-	s.stores.logEntries = append(s.stores.logEntries, changelog.Entry{Kind: PullChangelogKind, Version: s.logHead, At: at, Payload: payload})
-	return versionedPullChange{change, s.logHead}
+	s.stores.logEntries = append(s.stores.logEntries, changelog.Entry{Kind: PullChangelogKind, Version: s.lastSequence, At: at, Payload: payload})
+	return versionedPullChange{change, s.lastSequence}
 }
 
 // numberText prints a number as a payload of the log has it.
@@ -159,7 +159,7 @@ func TestANodesOwnPulledPosts(t *testing.T) {
 	s.readLogOnce(t)
 	s.wantNewPosts(t, 0, 2, followsOf(hugeAuthor)...)
 	// A load that was read before a change does not undo the change.
-	s.Pulled.ApplyOwnChange(PullChange{Author: hugeAuthor, Post: 13}, s.logHead+1)
+	s.Pulled.ApplyOwnChange(PullChange{Author: hugeAuthor, Post: 13}, s.lastSequence+1)
 	if err := s.Pulled.read(t.Context(), []services.UserID{hugeAuthor}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,13 +8,13 @@ import (
 	"tidings/services/changelog"
 )
 
-func (e *fakeStores) LogHeads(context.Context) (map[string]uint64, error) {
-	e.logHeadReads.Add(1)
-	heads := map[string]uint64{}
+func (e *fakeStores) LastSequences(context.Context) (map[string]uint64, error) {
+	e.lastSequencesReads.Add(1)
+	sequences := map[string]uint64{}
 	for _, entry := range e.logEntries {
-		heads[entry.Kind] = max(heads[entry.Kind], entry.Version)
+		sequences[entry.Kind] = max(sequences[entry.Kind], entry.Version)
 	}
-	return heads, e.sqlErr
+	return sequences, e.sqlErr
 }
 
 // Tail runs after a hint that the changelog has grown. It costs one SELECT if no kind of entry has grown. Otherwise it reads only the
@@ -30,13 +30,13 @@ func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 		t.Fatal(err)
 	}
 	readPosts(t, m, 1)
-	tail := func(what string, changes int, heads int64, logs, notified int) {
+	tail := func(what string, changes int, sequences int64, logs, notified int) {
 		t.Helper()
-		e.logHeadReads.Store(0)
+		e.lastSequencesReads.Store(0)
 		e.logReads, reports = 0, 0
 		got, err := m.Changelog.Tail(t.Context())
-		if err != nil || got != changes || e.logHeadReads.Load() != heads || e.logReads != logs || reports != notified {
-			t.Errorf("%s: %d changes, %d SELECTs of heads and %d of logs, notified %d times, %v", what, got, e.logHeadReads.Load(), e.logReads, reports, err)
+		if err != nil || got != changes || e.lastSequencesReads.Load() != sequences || e.logReads != logs || reports != notified {
+			t.Errorf("%s: %d changes, %d SELECTs of last sequences and %d of logs, notified %d times, %v", what, got, e.lastSequencesReads.Load(), e.logReads, reports, err)
 		}
 	}
 	tail("nothing new", 0, 1, 0, 0)

@@ -63,8 +63,8 @@ func (c *smallNode) readFacts() map[string]any {
 	waiting, dead, _, err := jobs.JobCounts(ctx, c.Store)
 	put("jobs", []int{waiting, dead}, err)
 	for _, kind := range []string{nodecache.PostChangelogKind, people.ProfileChangelogKind, live.ChangelogKind} {
-		head, _, err := changelog.LogHead(ctx, c.Store, kind)
-		put("log "+kind, head, err)
+		newest, _, err := changelog.LastSequence(ctx, c.Store, kind)
+		put("log "+kind, newest, err)
 	}
 	numbers, err := people.IDs(ctx, c.Store, smallNodePeople)
 	put("numbers", numbers, err)

@@ -30,11 +30,11 @@ func (b *testStore) appendToChangelog(kind, key string) (version uint64) {
 // newestAndOldestInChangelog returns the versions of the newest entry of a kind and of the oldest that is kept.
 func (b *testStore) newestAndOldestInChangelog(kind string) []uint64 {
 	b.t.Helper()
-	head, oldest, err := changelog.LogHead(b.ctx, b.DB, kind)
+	newest, oldest, err := changelog.LastSequence(b.ctx, b.DB, kind)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return []uint64{head, oldest}
+	return []uint64{newest, oldest}
 }
 
 // The entries of each kind in the changelog have the versions 1, 2, 3 and so on. A transaction that is undone leaves no gap.
@@ -67,9 +67,9 @@ func TestLogAppendsAreSignalled(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		notified := 0
 		b.OnCommitSignal(func() {
-			head, _, err := changelog.LogHead(b.ctx, b.DB, "mode")
-			if err != nil || head == 0 {
-				b.t.Errorf("signalled before the commit: head %d, %v", head, err)
+			newest, _, err := changelog.LastSequence(b.ctx, b.DB, "mode")
+			if err != nil || newest == 0 {
+				b.t.Errorf("signalled before the commit: version %d, %v", newest, err)
 			}
 			notified++
 		})
@@ -80,9 +80,9 @@ func TestLogAppendsAreSignalled(t *testing.T) {
 		equal(b.t, notified, 2)
 		b.write(func(tx *sql.Tx) error { _, err := people.Ensure(b.ctx, tx, []string{"ann"}); return err })
 		equal(b.t, notified, 2)
-		equal(b.t, must(changelog.LogHeads(b.ctx, b.DB))(b.t), map[string]uint64{"mode": 3})
+		equal(b.t, must(changelog.LastSequences(b.ctx, b.DB))(b.t), map[string]uint64{"mode": 3})
 		b.appendToChangelog("post", "c")
-		equal(b.t, must(changelog.LogHeads(b.ctx, b.DB))(b.t), map[string]uint64{"mode": 3, "post": 1})
+		equal(b.t, must(changelog.LastSequences(b.ctx, b.DB))(b.t), map[string]uint64{"mode": 3, "post": 1})
 	})
 }
 
@@ -249,7 +249,7 @@ func TestALockedLogWaits(t *testing.T) {
 			done <- version
 		}()
 		b.write(func(tx *sql.Tx) error {
-			head, err := changelog.LockLog(b.ctx, tx, "show")
+			newest, err := changelog.LockLog(b.ctx, tx, "show")
 			if err != nil {
 				return err
 			}
@@ -260,7 +260,7 @@ func TestALockedLogWaits(t *testing.T) {
 			case <-time.After(100 * time.Millisecond):
 			}
 			first, err = changelog.AppendLog(b.ctx, tx, "show", "first", nil)
-			equal(b.t, first, head+1)
+			equal(b.t, first, newest+1)
 			return err
 		})
 		equal(b.t, <-done, first+1)

@@ -16,21 +16,21 @@ import (
 	"tidings/tests/eventually"
 )
 
-// logHeadAppender returns a function that reads the head of a log, which is the version of its last entry, and appends an entry with that
+// lastSequenceAppender returns a function that reads the last sequence of a log, which is the version of its last entry, and appends an entry with that
 // version as its key. So the new entry shows whether the function saw all entries before it.
-func (b *testStore) logHeadAppender(kind string) func(*sql.Tx) error {
+func (b *testStore) lastSequenceAppender(kind string) func(*sql.Tx) error {
 	return func(tx *sql.Tx) error {
-		head, err := changelog.LockLog(b.ctx, tx, kind)
+		newest, err := changelog.LockLog(b.ctx, tx, kind)
 		if err != nil {
 			return err
 		}
-		_, err = changelog.AppendLog(b.ctx, tx, kind, fmt.Sprint(head), nil)
+		_, err = changelog.AppendLog(b.ctx, tx, kind, fmt.Sprint(newest), nil)
 		return err
 	}
 }
 
 // wantChainedLog checks that a log has this many entries, and that the key of each is the version of the entry before it: each function
-// of logHeadAppender saw the entries before its own.
+// of lastSequenceAppender saw the entries before its own.
 func (b *testStore) wantChainedLog(kind string, entries int) {
 	b.t.Helper()
 	list := must(changelog.LogAfter(b.ctx, b.DB, kind, 0, entries+1))(b.t)
@@ -46,7 +46,7 @@ func TestAFunctionOfABatchSeesThoseBeforeIt(t *testing.T) {
 		var fns []func(*sql.Tx) error
 		var want []error
 		for i := range 60 {
-			follower := b.logHeadAppender(fmt.Sprint("log ", i%2))
+			follower := b.lastSequenceAppender(fmt.Sprint("log ", i%2))
 			fns, want = append(fns, follower), append(want, nil)
 			if i%5 == 4 {
 				fns = append(fns, func(tx *sql.Tx) error { return errors.Join(follower(tx), errDeliberate) })
@@ -140,7 +140,7 @@ func TestConcurrentBatchesEnd(t *testing.T) {
 			all.Go(func() {
 				fns := make([]func(*sql.Tx) error, functions)
 				for i := range fns {
-					fns[i] = b.logHeadAppender("log")
+					fns[i] = b.lastSequenceAppender("log")
 				}
 				if err := errors.Join(b.WriteAll(b.ctx, fns)...); err != nil {
 					b.t.Error(err)
@@ -149,7 +149,7 @@ func TestConcurrentBatchesEnd(t *testing.T) {
 		}
 		all.Go(func() {
 			for range singles {
-				if err := b.Write(b.ctx, b.logHeadAppender("log")); err != nil {
+				if err := b.Write(b.ctx, b.lastSequenceAppender("log")); err != nil {
 					b.t.Error(err)
 				}
 			}
@@ -164,7 +164,7 @@ func TestConcurrentBatchesEnd(t *testing.T) {
 func TestLongBatchesRunOneAfterTheOther(t *testing.T) {
 	b := newTestStore(t, sqltest.Postgres(t))
 	b.MakeUsers("ann")
-	b.write(b.logHeadAppender("log"))
+	b.write(b.lastSequenceAppender("log"))
 	held, free, released := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		released <- b.Write(b.ctx, func(tx *sql.Tx) error {
@@ -181,7 +181,7 @@ func TestLongBatchesRunOneAfterTheOther(t *testing.T) {
 		go func() {
 			fns := make([]func(*sql.Tx) error, long)
 			for i := range fns {
-				fns[i] = b.logHeadAppender("log")
+				fns[i] = b.lastSequenceAppender("log")
 			}
 			done <- errors.Join(b.WriteAll(b.ctx, fns)...)
 		}()
@@ -275,7 +275,7 @@ func TestANondeterministicFunctionRunsAlone(t *testing.T) {
 				return errDeliberate
 			}
 		}
-		fns = append(fns, b.logHeadAppender("log"), b.logHeadAppender("log"))
+		fns = append(fns, b.lastSequenceAppender("log"), b.lastSequenceAppender("log"))
 		for i, err := range b.WriteAll(b.ctx, fns) {
 			if (err != nil) != (i < 12 && i%3 == 0) {
 				b.t.Errorf("function %d: %v", i, err)
@@ -299,7 +299,7 @@ func TestAFunctionThatReadsOtherRowsEachTimeRunsAlone(t *testing.T) {
 		const others = 40
 		fns := []func(*sql.Tx) error{restless}
 		for range others {
-			fns = append(fns, b.logHeadAppender("log"))
+			fns = append(fns, b.lastSequenceAppender("log"))
 		}
 		for i, err := range b.WriteAll(b.ctx, fns) {
 			if err != nil {
@@ -351,7 +351,7 @@ func TestAStatementThatCannotBePreparedFailsItsFunctionAlone(t *testing.T) {
 		const others = 8
 		var fns []func(*sql.Tx) error
 		for i := range others {
-			fns = append(fns, b.logHeadAppender("log"))
+			fns = append(fns, b.lastSequenceAppender("log"))
 			if i == others/2 {
 				fns = append(fns, func(tx *sql.Tx) error {
 					for n := range late {

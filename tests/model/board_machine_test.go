@@ -118,7 +118,7 @@ func (b *boardsModel) runDueJobs() {
 // recordShowsAtVersion records the shows on boards at the present version of the changelog, and returns that version.
 func (b *boardsModel) recordShowsAtVersion() uint64 {
 	n := b.nodes[0]
-	head, _, err := changelog.LogHead(n.TB.Context(), n.Store, live.ChangelogKind)
+	newest, _, err := changelog.LastSequence(n.TB.Context(), n.Store, live.ChangelogKind)
 	if err != nil {
 		n.TB.Fatal(err)
 	}
@@ -133,8 +133,8 @@ func (b *boardsModel) recordShowsAtVersion() uint64 {
 		section2, score2 := b.rank()
 		return cmp.Or(cmp.Compare(section, section2), cmp.Compare(score, score2), cmp.Compare(b.id, a.id))
 	})
-	b.showsAtVersion[head] = stands
-	return head
+	b.showsAtVersion[newest] = stands
+	return newest
 }
 
 // drawTime draws a time between from and to, in tens of seconds from now. There are few such times, so that many shows have equal times.

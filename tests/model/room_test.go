@@ -253,11 +253,11 @@ func (r *replayedRoom) simulateMemberReads() {
 func (r *replayedRoom) checkAllBadges(day string) {
 	r.sendBatch()
 	r.node.SettleJobsAndCaches()
-	heads, err := chat.Heads(r.t.Context(), r.node.Store, []services.ConversationID{r.parsedID})
+	sequences, err := chat.SequencesOf(r.t.Context(), r.node.Store, []services.ConversationID{r.parsedID})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.countingWays[heads[0].Way] = true
+	r.countingWays[sequences[0].Way] = true
 	keys := make([]string, 0, len(r.people))
 	for user := range r.people {
 		keys = append(keys, user)

@@ -56,9 +56,9 @@ func countingWayOf(t *testing.T, n *world.Node, room string) chat.CountingWay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	heads, err := chat.Heads(t.Context(), n.Store, []services.ConversationID{id})
-	if err != nil || len(heads) != 1 {
-		t.Fatalf("heads %v: %v", heads, err)
+	sequences, err := chat.SequencesOf(t.Context(), n.Store, []services.ConversationID{id})
+	if err != nil || len(sequences) != 1 {
+		t.Fatalf("sequences %v: %v", sequences, err)
 	}
-	return heads[0].Way
+	return sequences[0].Way
 }
