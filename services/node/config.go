@@ -17,7 +17,8 @@ import (
 // lists all values, and "words" lists some, for the completion in shells. The tag "secret" says what is hidden when the value is
 // printed: "all" of it, or the password of a "url". The tag "for" names the commands that take the flag; without it only serve does.
 // The tag "group" begins a group of the help with its heading. ${NAME} in "help" and "words" is a list of the code: services/command has
-// these lists. The tag "aliases" lists former names of the flag, which still work, as their variables do, but are in no help. A flag takes precedence over the environment, and the environment over the default; an empty variable counts as not set.
+// these lists. The tag "aliases" lists former names of the flag, which still work, as their variables do, but are in no help. A flag
+// takes precedence over the environment, and the environment over the default; an empty variable counts as not set.
 //
 // The bounds in the tags exclude values that are certainly mistakes, not those that are only unwise. A setting with a check in
 // SettingChecks needs the flag's name there.
