@@ -36,7 +36,7 @@ func seedFollowers(ctx context.Context, file string, followers int) error {
 	return writeOfflineDatabase(ctx, file, func(tx *sql.Tx) error {
 		now := time.Now().UnixMicro()
 		for i := range fullInboxEntries + 50 {
-			id := services.PostIDAt(time.Now().Add(-time.Hour).Add(time.Duration(i) * time.Second))
+			id := services.SortableIDAt(time.Now().Add(-time.Hour).Add(time.Duration(i) * time.Second))
 			_, err := tx.ExecContext(ctx, `INSERT INTO posts (id, author, kind, body, updated_at) VALUES (?1, ?2, 'POST', ?3, ?4)`, int64(id), famousAuthorID, postBody(i), now)
 			if err != nil {
 				return err
@@ -136,7 +136,7 @@ func (b *bench) measureRawZAdds(ctx context.Context, client *redis.Client, follo
 	author := strings.Repeat("0", 4) + "1"
 	start := time.Now()
 	for post := range b.sizes.deliveredPostsPerRound {
-		entry := redis.Z{Member: services.PostIDAt(at.Add(time.Duration(post)*time.Millisecond)).String() + author + "-"}
+		entry := redis.Z{Member: services.SortableIDAt(at.Add(time.Duration(post)*time.Millisecond)).String() + author + "-"}
 		for first := 0; first < followers; first += zaddsPerPipeline {
 			_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 				for _, name := range names[first:min(first+zaddsPerPipeline, followers)] {

@@ -100,7 +100,7 @@ func measureRawInserts(ctx context.Context, path string, count int) (took time.D
 	rows, names := make([][]any, count), make([][]any, count)
 	for i := range rows {
 		author, body, key, at := benchPost(i)
-		id := int64(services.PostIDAt(at))
+		id := int64(services.SortableIDAt(at))
 		rows[i] = []any{id, author, "POST", false, body, at.UnixMicro()}
 		names[i] = []any{"post", id, key, author, "", ""}
 	}

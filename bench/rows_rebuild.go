@@ -39,7 +39,7 @@ func seedOutboxes(ctx context.Context, file string, outboxes *redis.Client) erro
 			}
 			entries := make([]redis.Z, postsPerOutbox)
 			for i := range postsPerOutbox {
-				id := services.PostIDAt(begin.Add(time.Duration(i*outboxAuthorCount+author) * time.Second))
+				id := services.SortableIDAt(begin.Add(time.Duration(i*outboxAuthorCount+author) * time.Second))
 				_, err := tx.ExecContext(ctx, `INSERT INTO posts (id, author, kind, body, updated_at) VALUES (?1, ?2, 'POST', ?3, 0)`, int64(id), author, postBody(i))
 				if err != nil {
 					return err
@@ -149,7 +149,7 @@ func mergeOutboxes(ctx context.Context, client *redis.Client) (posts []services.
 	slices.Sort(all)
 	slices.Reverse(all)
 	for _, text := range all[:services.FeedRetention] {
-		post, err := services.ParsePostID(text)
+		post, err := services.ParseSortableID(text)
 		if err != nil {
 			return nil, err
 		}

@@ -64,7 +64,7 @@ func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.
 	if err != nil {
 		return nil, err
 	}
-	before := services.MaxPostID
+	before := services.MaxSortableID
 	if after != nil {
 		position, err := actCursor.parse("after", 0, *after)
 		if err != nil {

@@ -123,8 +123,8 @@ func (k cursorKind) parse(field string, viewer services.UserID, text string) (ui
 		return 0, services.Errorf(services.Invalid, "%s: the cursor is another user's", field)
 	}
 	position := binary.BigEndian.Uint64(bytes[5:])
-	// No position is greater than MaxPostID, and SQL's signed integers could not hold every greater number.
-	if position > uint64(services.MaxPostID) {
+	// No position is greater than MaxSortableID, and SQL's signed integers could not hold every greater number.
+	if position > uint64(services.MaxSortableID) {
 		return 0, services.Errorf(services.Invalid, "%s: %s is not a cursor of %s", field, services.Quote(text), k)
 	}
 	return position, nil

@@ -30,7 +30,7 @@ func TestACursorIsReadBackByItsViewerAlone(t *testing.T) {
 // The cursors of lists whose positions are IDs or times are parsed again whatever the time is: from 2039 on, bit 62 of the IDs of
 // posts is set.
 func TestAListCursorIsReadBackWhateverItsTime(t *testing.T) {
-	for _, at := range []uint64{0, 1 << 62, uint64(services.PostIDAt(time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC))), uint64(services.MaxPostID)} {
+	for _, at := range []uint64{0, 1 << 62, uint64(services.SortableIDAt(time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC))), uint64(services.MaxPostID)} {
 		for _, kind := range []byte{publishedPostsCursorKind, hostedShowsCursorKind, memberCursorKind} {
 			if of, got, err := parseListCursor(kind, listCursorText(kind, 7, at)); of != 7 || got != at || err != nil {
 				t.Errorf("%d became %d of %d, %v", at, got, of, err)

@@ -49,7 +49,7 @@ func (r *Resolver) restrictions(ctx context.Context, viewer *graph.Viewer, kind 
 // readRestrictions reads a page below a position, which is the time when a restriction was made. MadeAt is an ID and so unique:
 // two restrictions of one millisecond have an order.
 func (r *Resolver) readRestrictions(ctx context.Context, viewer *graph.Viewer, kind services.RestrictionKind, size int, after *string) (*graph.RestrictionConnection, error) {
-	cursor, before := restrictionCursors[kind], services.MaxPostID
+	cursor, before := restrictionCursors[kind], services.MaxSortableID
 	if after != nil {
 		place, err := cursor.parse("after", viewer.Number, *after)
 		if err != nil {

@@ -38,28 +38,28 @@ const (
 	minClockDrift = 100 * time.Millisecond
 )
 
-// IDClock is a hybrid clock. It makes post IDs that rise strictly on this node, even if the machine's clock is set back, and that
+// IDClock is a hybrid clock. It makes sortable IDs that rise strictly on this node, even if the machine's clock is set back, and that
 // are greater than every ID this node has seen. If the machine's clock is known to be off, the IDs follow the database's clock,
-// which all nodes share. Two nodes differ in their node bits; if chance gives both the same bits, the primary key of the posts
+// which all nodes share. Two nodes differ in their node bits; if chance gives both the same bits, the primary key of a table
 // rejects the duplicate. It is safe for concurrent use.
 type IDClock struct {
 	clock                      Clock        // this machine's clock
-	nodeBits                   PostID       // the node bits of all IDs that this clock makes
+	nodeBits                   SortableID   // the node bits of all IDs that this clock makes
 	aheadOfDatabaseNanoseconds atomic.Int64 // how far clock is ahead of the database's
 
 	mu     sync.Mutex // guards lastID and past
-	lastID PostID     // time and sequence, node bits 0
+	lastID SortableID // time and sequence, node bits 0
 	past   pastIDs    // the IDs that NextAt made
 }
 
 // NewIDClock makes a clock for a node. It uses the low 10 bits of the node's number.
 func NewIDClock(clock Clock, node uint16) *IDClock {
-	return &IDClock{clock: clock, nodeBits: PostID(node) & (1<<idNodeBits - 1)}
+	return &IDClock{clock: clock, nodeBits: SortableID(node) & (1<<idNodeBits - 1)}
 }
 
 // Next makes an ID of the present time, or just after the last ID.
-func (c *IDClock) Next() PostID {
-	now := PostIDAt(c.correctedTime())
+func (c *IDClock) Next() SortableID {
+	now := SortableIDAt(c.correctedTime())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// If the clock has not moved on since the last ID, take the next sequence number. More than 1,024 IDs in a millisecond
@@ -90,12 +90,12 @@ func (c *IDClock) Now() time.Time {
 	c.mu.Lock()
 	last := c.lastID
 	c.mu.Unlock()
-	return max(PostIDAt(c.correctedTime()), last).Time()
+	return max(SortableIDAt(c.correctedTime()), last).Time()
 }
 
 // Observe keeps later IDs greater than id, which another node made. It ignores an ID that is more than a day ahead.
-func (c *IDClock) Observe(id PostID) {
-	if id > PostIDAt(c.correctedTime().Add(maxForeignIDAhead)) {
+func (c *IDClock) Observe(id SortableID) {
+	if id > SortableIDAt(c.correctedTime().Add(maxForeignIDAhead)) {
 		return
 	}
 	c.mu.Lock()

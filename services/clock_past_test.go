@@ -10,8 +10,8 @@ func TestIDsOfThePastRiseWithinTheirMillisecond(t *testing.T) {
 	ids := NewIDClock(SystemClock{}, 7)
 	begin := time.UnixMilli(1_700_000_000_000)
 	const perMillisecond = pastEventBit >> idNodeBits
-	seen := map[PostID]bool{}
-	var last PostID
+	seen := map[SortableID]bool{}
+	var last SortableID
 	for i := range perMillisecond + 3 {
 		id := ids.NextAt(begin.Add(time.Duration(i) * time.Nanosecond))
 		if id <= last || seen[id] || id&(1<<idNodeBits-1) != 7 {
@@ -40,9 +40,9 @@ func TestIDsOfThePresentAndOfThePastDiffer(t *testing.T) {
 	begin := time.UnixMilli(1_700_000_000_000)
 	clock := &manualClock{now: begin}
 	ids := NewIDClock(clock, 7)
-	made := map[PostID]string{}
-	var last PostID
-	keep := func(kind string, id PostID) PostID {
+	made := map[SortableID]string{}
+	var last SortableID
+	keep := func(kind string, id SortableID) SortableID {
 		if before, known := made[id]; known {
 			t.Fatalf("%s is of %s and of %s", id, before, kind)
 		}
@@ -72,20 +72,20 @@ func TestIDsOfThePresentAndOfThePastDiffer(t *testing.T) {
 			}
 		}
 	}
-	for range PostIDsPerMillisecond >> idNodeBits { // both continue in the next milliseconds
+	for range SortableIDsPerMillisecond >> idNodeBits { // both continue in the next milliseconds
 		keep("the present", ids.Next())
 		keep("an event", ids.NextAt(begin.Add(time.Hour)))
 	}
 	clock.set(begin.Add(time.Hour))
-	for range PostIDsPerMillisecond >> idNodeBits {
+	for range SortableIDsPerMillisecond >> idNodeBits {
 		keep("the present", ids.Next())
 	}
 }
 
 // RaiseAbove returns an ID that is greater than the IDs of a table, and keeps the node's bits.
 func TestRaiseAboveReturnsAGreaterIDOfTheNode(t *testing.T) {
-	const first = PostID(5) << idLowBits
-	for _, c := range []struct{ id, taken, want PostID }{
+	const first = SortableID(5) << idLowBits
+	for _, c := range []struct{ id, taken, want SortableID }{
 		{first | 7, 0, first | 7},
 		{first | 7, first | 7, first + 1<<idNodeBits | 7},
 		{first | 7, first | 9, first + 1<<idNodeBits | 7},
@@ -93,13 +93,13 @@ func TestRaiseAboveReturnsAGreaterIDOfTheNode(t *testing.T) {
 		// The IDs of events are in the second half of their millisecond.
 		{first | pastEventBit | 7, first + 3<<idNodeBits | 2, first | pastEventBit | 7},
 		{first | pastEventBit | 7, first | pastEventBit | 2<<idNodeBits | 2, first | pastEventBit | 3<<idNodeBits | 7},
-		{first | pastEventBit | 7, first | (PostIDsPerMillisecond - 1), first + PostIDsPerMillisecond | pastEventBit | 7},
+		{first | pastEventBit | 7, first | (SortableIDsPerMillisecond - 1), first + SortableIDsPerMillisecond | pastEventBit | 7},
 	} {
 		if got := c.id.RaiseAbove(c.taken); got != c.want || got <= c.taken {
 			t.Errorf("%d after %d is %d, want %d", c.id, c.taken, got, c.want)
 		}
 	}
-	if from, next := (first + 5).MillisecondBounds(); from != first || next != first+PostIDsPerMillisecond {
+	if from, next := (first + 5).MillisecondBounds(); from != first || next != first+SortableIDsPerMillisecond {
 		t.Errorf("the millisecond is %d to %d", from, next)
 	}
 }

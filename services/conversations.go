@@ -18,7 +18,7 @@ const (
 
 // String prints the conversation as 7 letters that sort like the number.
 func (id ConversationID) String() string {
-	return PostID(id).String()[PostIDLetters-conversationIDLetters:]
+	return SortableID(id).String()[SortableIDLetters-conversationIDLetters:]
 }
 
 // GlobalID is the conversation's ID in the API, conversation:KEY, where KEY is String.
@@ -36,7 +36,7 @@ func (id MessageID) Conversation() ConversationID { return ConversationID(id >> 
 func (id MessageID) Number() int64 { return int64(id & MaxMessageNumber) }
 
 // String prints the message as 13 letters that sort like the number.
-func (id MessageID) String() string { return PostID(id).String() }
+func (id MessageID) String() string { return SortableID(id).String() }
 
 // GlobalID is the message's ID in the API, message:KEY, where KEY is String.
 func (id MessageID) GlobalID() string { return GlobalID(MessageType, id.String()) }
@@ -45,8 +45,8 @@ func (id MessageID) GlobalID() string { return GlobalID(MessageType, id.String()
 func ParseConversationID(field, id string) (ConversationID, error) {
 	kind, key, err := SplitGlobalID(id)
 	if err == nil && kind == ConversationType && len(key) == conversationIDLetters {
-		place, err := ParsePostID("000000" + key)
-		if err == nil && place > 0 && place <= PostID(^ConversationID(0)) {
+		place, err := ParseSortableID("000000" + key)
+		if err == nil && place > 0 && place <= SortableID(^ConversationID(0)) {
 			return ConversationID(place), nil
 		}
 	}

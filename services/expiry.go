@@ -99,7 +99,7 @@ func (e SourceExpiry) ExpiredUpTo(source Source, today int64) PostID {
 	if !e.Expires(source) {
 		return 0
 	}
-	return max(1, PostIDAt(e.CountedSince(source, today))) - 1
+	return max(1, SortableIDAt(e.CountedSince(source, today))) - 1
 }
 
 // SkipExpiredAnnouncements returns a reader's state, with the position moved forward so that announcements that are too old count

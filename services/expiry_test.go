@@ -30,7 +30,7 @@ func TestAnItemLeavesAtTheBeginningOfADay(t *testing.T) {
 	sent := time.Date(2026, 1, 31, 23, 59, 59, 0, time.UTC)
 	for days, counts := range []bool{true, true, true, false, false} {
 		today := DayOf(sent) + int64(days)
-		if byMark := PostIDAt(sent) > expiry.ExpiredUpTo(SourceHomeFeed, today); byMark != counts {
+		if byMark := SortableIDAt(sent) > expiry.ExpiredUpTo(SourceHomeFeed, today); byMark != counts {
 			t.Errorf("after %d days its id counts: %t", days, byMark)
 		}
 		if byTime := !sent.Before(expiry.CountedSince(SourceHomeFeed, today)); byTime != counts {

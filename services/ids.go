@@ -12,18 +12,23 @@ import (
 // only the key that the host application chose. 0 is no user.
 type UserID uint32
 
-// PostID is the 63-bit identity and position of a post: 42 bits of milliseconds since 1970, then 11 bits of sequence and 10
-// bits of node. A greater ID is a newer post, and no two are equal. The same numbers serve as positions ("seen up to",
-// "followed since"). 0 is before every post.
-type PostID uint64
+// SortableID is a 63-bit ID that is also a moment: 42 bits of milliseconds since 1970, then 11 bits of sequence and 10 bits of
+// node. A greater ID is newer, and IDClock makes no two that are equal. Each kind of object has a type of its own over it, such as
+// PostID. As a SortableID itself, it stands for a moment ("followed since") or for an object of any kind. 0 is before every ID.
+type SortableID uint64
+
+// PostID is the ID of a post, and its position in lists: a post with a greater ID is newer. 0 is before every post.
+type PostID = SortableID
 
 const (
+	// MaxSortableID is after every ID that can exist.
+	MaxSortableID = SortableID(1<<63 - 1)
 	// MaxPostID is after every post that can exist.
-	MaxPostID = PostID(1<<63 - 1)
-	// PostIDLetters is the length of every printed ID, so that text sorts like the number.
-	PostIDLetters = 13
-	// PostIDsPerMillisecond is the number of IDs in one millisecond.
-	PostIDsPerMillisecond = 1 << idLowBits
+	MaxPostID = PostID(MaxSortableID)
+	// SortableIDLetters is the length of every printed ID, so that text sorts like the number.
+	SortableIDLetters = 13
+	// SortableIDsPerMillisecond is the number of IDs in one millisecond.
+	SortableIDsPerMillisecond = 1 << idLowBits
 
 	idAlphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // Crockford's: no I, L, O, U
 	// idLowBits is the number of bits below the milliseconds: 11 of the sequence and 10 of the node.
@@ -33,7 +38,7 @@ const (
 	// pastEventBit is the highest bit of the sequence. It is set in the IDs of events that are reported with their time (NextAt),
 	// and not in the IDs of the present (Next). So an ID of one kind never equals an ID of the other kind, even if a node makes
 	// both for the same millisecond at different times.
-	pastEventBit = PostID(1) << (idLowBits - 1)
+	pastEventBit = SortableID(1) << (idLowBits - 1)
 )
 
 // idLetterValues is the value of each letter; -1 for a byte that is not one of the letters.
@@ -48,9 +53,9 @@ var idLetterValues = func() (table [256]int8) {
 }()
 
 // String prints the id as 13 letters that sort like the number.
-func (id PostID) String() string {
-	var letters [PostIDLetters]byte
-	for i := PostIDLetters - 1; i >= 0; i-- {
+func (id SortableID) String() string {
+	var letters [SortableIDLetters]byte
+	for i := SortableIDLetters - 1; i >= 0; i-- {
 		letters[i] = idAlphabet[id&31]
 		id >>= 5
 	}
@@ -58,38 +63,38 @@ func (id PostID) String() string {
 }
 
 // Time is when the id was made, to the millisecond, in UTC.
-func (id PostID) Time() time.Time { return time.UnixMilli(int64(id >> idLowBits)).UTC() }
+func (id SortableID) Time() time.Time { return time.UnixMilli(int64(id >> idLowBits)).UTC() }
 
 // OrderedTime is the millisecond in which the ID was made, plus the ID's sequence as microseconds: IDs of the present that one node made
 // in one millisecond have times in their order, except those after the thousandth, and so do IDs of past events.
-func (id PostID) OrderedTime() time.Time {
+func (id SortableID) OrderedTime() time.Time {
 	sequence := id & (pastEventBit - 1) >> idNodeBits
 	return id.Time().Add(time.Duration(min(sequence, 999)) * time.Microsecond)
 }
 
-// PostIDAt is the smallest ID of a moment: every ID made earlier is less.
-func PostIDAt(t time.Time) PostID { return PostID(max(t.UnixMilli(), 0)) << idLowBits }
+// SortableIDAt is the smallest ID of a moment: every ID made earlier is less.
+func SortableIDAt(t time.Time) SortableID { return SortableID(max(t.UnixMilli(), 0)) << idLowBits }
 
 // FirstNotificationPosition is the least position that a user's notifications can have at a moment. At one millisecond the first
 // positions of two users are far apart. So a position also identifies the user's list, except in about one case in a million.
-func FirstNotificationPosition(t time.Time, user UserID) PostID {
+func FirstNotificationPosition(t time.Time, user UserID) SortableID {
 	const spread = 0x9E3779B1 // odd: neighbouring users differ in the low bits of their positions
-	return PostIDAt(t) + PostID(uint32(user-1)*spread>>(32-idLowBits))
+	return SortableIDAt(t) + SortableID(uint32(user-1)*spread>>(32-idLowBits))
 }
 
-// ParsePostID parses the output of String. Anything else is INVALID.
-func ParsePostID(text string) (PostID, error) {
-	if len(text) != PostIDLetters {
-		return 0, Errorf(Invalid, "a post key has %d letters, got %d", PostIDLetters, len(text))
+// ParseSortableID parses the output of String. Anything else is INVALID.
+func ParseSortableID(text string) (SortableID, error) {
+	if len(text) != SortableIDLetters {
+		return 0, Errorf(Invalid, "a post key has %d letters, got %d", SortableIDLetters, len(text))
 	}
-	var id PostID
-	for i := range PostIDLetters {
+	var id SortableID
+	for i := range SortableIDLetters {
 		value := idLetterValues[text[i]]
 		// 13 letters have 65 bits, an ID 63: the first letter is at most 7.
 		if value < 0 || (i == 0 && value > 7) {
 			return 0, Errorf(Invalid, "%q is not a post key", text)
 		}
-		id = id<<5 | PostID(value)
+		id = id<<5 | SortableID(value)
 	}
 	return id, nil
 }
@@ -174,17 +179,17 @@ func ParseUserIDText(text string) (UserID, error) {
 func ParsePostGlobalID(field, id string) (PostID, error) { return ParseTypedID(field, id, PostType) }
 
 // ParseNotificationID parses "notification:KEY". field names the argument in the error.
-func ParseNotificationID(field, id string) (PostID, error) {
+func ParseNotificationID(field, id string) (SortableID, error) {
 	return ParseTypedID(field, id, NotificationType)
 }
 
 // ParseTypedID parses a global ID of a type whose keys are sortable IDs. field names the argument in the error. The error is
 // INVALID, or NOT_FOUND for the key zero, which no object has. So it returns 0 only with an error, and callers can use 0 for an
 // ID that is not given.
-func ParseTypedID(field, id, want string) (PostID, error) {
+func ParseTypedID(field, id, want string) (SortableID, error) {
 	kind, key, err := SplitGlobalID(id)
 	if err == nil && kind == want {
-		place, err := ParsePostID(key)
+		place, err := ParseSortableID(key)
 		if err == nil && place == 0 {
 			err = Errorf(NotFound, "%s: there is no %s", field, id)
 		}
@@ -192,7 +197,7 @@ func ParseTypedID(field, id, want string) (PostID, error) {
 			return place, err
 		}
 	}
-	return 0, Errorf(Invalid, "%s: %s is not the id of a %s: expected %s: and %d letters", field, Quote(id), want, want, PostIDLetters)
+	return 0, Errorf(Invalid, "%s: %s is not the id of a %s: expected %s: and %d letters", field, Quote(id), want, want, SortableIDLetters)
 }
 
 // Quote prints a piece of input for an error message: quoted, and cut if it is long.

@@ -19,11 +19,11 @@ func (c *manualClock) Now() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return
 
 func (c *manualClock) set(now time.Time) { c.mu.Lock(); defer c.mu.Unlock(); c.now = now }
 
-func TestPostIDTextSortsLikeTheNumber(t *testing.T) {
+func TestSortableIDTextSortsLikeTheNumber(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		id := rapid.Uint64Max(uint64(MaxPostID))
-		a, b := PostID(id.Draw(t, "a")), PostID(id.Draw(t, "b"))
-		if back, err := ParsePostID(a.String()); err != nil || back != a || len(a.String()) != PostIDLetters {
+		id := rapid.Uint64Max(uint64(MaxSortableID))
+		a, b := SortableID(id.Draw(t, "a")), SortableID(id.Draw(t, "b"))
+		if back, err := ParseSortableID(a.String()); err != nil || back != a || len(a.String()) != SortableIDLetters {
 			t.Fatalf("%d prints %s and reads back as %d, %v", a, a, back, err)
 		}
 		if (a < b) != (a.String() < b.String()) {
@@ -32,35 +32,35 @@ func TestPostIDTextSortsLikeTheNumber(t *testing.T) {
 	})
 }
 
-func TestParsePostIDRefuses(t *testing.T) {
+func TestParseSortableIDRefuses(t *testing.T) {
 	for _, text := range []string{"", "0", "000000000000", "00000000000000", "I000000000000", "000000000000u", "8000000000000", "ZZZZZZZZZZZZZ", "0000000 00000"} {
-		if id, err := ParsePostID(text); CodeOf(err) != Invalid {
+		if id, err := ParseSortableID(text); CodeOf(err) != Invalid {
 			t.Errorf("%q reads as %d, %v", text, id, err)
 		}
 	}
-	if id, err := ParsePostID("7ZZZZZZZZZZZZ"); err != nil || id != MaxPostID {
+	if id, err := ParseSortableID("7ZZZZZZZZZZZZ"); err != nil || id != MaxSortableID {
 		t.Errorf("the greatest id reads as %d, %v", id, err)
 	}
 }
 
-func FuzzParsePostID(f *testing.F) {
+func FuzzParseSortableID(f *testing.F) {
 	f.Add("38FW962EY00P9")
 	f.Add("\xff")
 	f.Fuzz(func(t *testing.T, text string) {
-		if id, err := ParsePostID(text); err == nil && id.String() != text {
+		if id, err := ParseSortableID(text); err == nil && id.String() != text {
 			t.Errorf("%q reads as %d, which prints %s", text, id, id)
 		}
 	})
 }
 
-func TestPostIDTime(t *testing.T) {
+func TestSortableIDTime(t *testing.T) {
 	at := time.Date(2026, 2, 3, 4, 5, 6, 789_000_000, time.UTC)
 	clock := &manualClock{now: at}
 	id := NewIDClock(clock, 5).Next()
-	if !id.Time().Equal(at) || id < PostIDAt(at) || id >= PostIDAt(at.Add(time.Millisecond)) {
+	if !id.Time().Equal(at) || id < SortableIDAt(at) || id >= SortableIDAt(at.Add(time.Millisecond)) {
 		t.Errorf("%s made %s, of %s", at, id, id.Time())
 	}
-	if PostIDAt(time.Unix(-1, 0)) != 0 {
+	if SortableIDAt(time.Unix(-1, 0)) != 0 {
 		t.Error("before 1970 there is an id")
 	}
 }
@@ -69,7 +69,7 @@ func TestIDsRiseWhenTheClockStandsStillOrFallsBack(t *testing.T) {
 	start := time.UnixMilli(1_800_000_000_000)
 	clock := &manualClock{now: start}
 	ids := NewIDClock(clock, 1023)
-	last := PostID(0)
+	last := SortableID(0)
 	for i := range 10_000 { // more than the 1,024 of one millisecond
 		if i == 5000 {
 			clock.set(start.Add(-time.Hour))
@@ -85,9 +85,9 @@ func TestIDsRiseWhenTheClockStandsStillOrFallsBack(t *testing.T) {
 func TestIDsOfTwoNodesDiffer(t *testing.T) {
 	clock := &manualClock{now: time.UnixMilli(1_800_000_000_000)}
 	a, b := NewIDClock(clock, 1), NewIDClock(clock, 2)
-	known := map[PostID]bool{}
+	known := map[SortableID]bool{}
 	for range 5000 {
-		for _, id := range []PostID{a.Next(), b.Next()} {
+		for _, id := range []SortableID{a.Next(), b.Next()} {
 			if known[id] {
 				t.Fatalf("%s twice", id)
 			}
@@ -98,7 +98,7 @@ func TestIDsOfTwoNodesDiffer(t *testing.T) {
 
 func TestIDsAreUniqueUnderConcurrency(t *testing.T) {
 	ids := NewIDClock(SystemClock{}, 7)
-	made := make([][]PostID, 8)
+	made := make([][]SortableID, 8)
 	var group sync.WaitGroup
 	for i := range made {
 		group.Go(func() {
@@ -108,7 +108,7 @@ func TestIDsAreUniqueUnderConcurrency(t *testing.T) {
 		})
 	}
 	group.Wait()
-	known := map[PostID]bool{}
+	known := map[SortableID]bool{}
 	for _, list := range made {
 		for _, id := range list {
 			if known[id] {
@@ -129,7 +129,7 @@ func TestIDsRiseAboveAnObservedID(t *testing.T) {
 	if id := ids.Next(); id <= ahead {
 		t.Errorf("%s is not after the one seen, %s", id, ahead)
 	}
-	poison := PostIDAt(now.Add(25 * time.Hour))
+	poison := SortableIDAt(now.Add(25 * time.Hour))
 	ids.Observe(poison)
 	if id := ids.Next(); id >= poison {
 		t.Errorf("an id from more than a day ahead was followed: %s", id)
@@ -198,13 +198,13 @@ func TestQuoteShortensLongText(t *testing.T) {
 // The first positions of users with neighbouring IDs, at one moment, are far apart.
 func TestFirstPositionsOfNeighbouringUsersDiffer(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	places := map[PostID]UserID{}
+	places := map[SortableID]UserID{}
 	for user := UserID(1); user <= 1000; user++ {
 		first := FirstNotificationPosition(now, user)
-		if first < PostIDAt(now) || first >= PostIDAt(now.Add(time.Millisecond)) {
+		if first < SortableIDAt(now) || first >= SortableIDAt(now.Add(time.Millisecond)) {
 			t.Fatalf("user %d starts at %s", user, first)
 		}
-		for next := range PostID(100) {
+		for next := range SortableID(100) {
 			if other, taken := places[first+next]; taken {
 				t.Fatalf("users %d and %d share the place %s", user, other, first+next)
 			}

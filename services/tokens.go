@@ -28,7 +28,7 @@ func ParseReadToken(text string) (generation uint64, err error) {
 }
 
 // FormatNotificationUpTo is the upTo of a notification at a position: the argument of a mark of all notifications up to it.
-func FormatNotificationUpTo(place PostID) string {
+func FormatNotificationUpTo(place SortableID) string {
 	return GlobalID(notificationUpToType, place.String())
 }
 
@@ -41,18 +41,18 @@ func IsNotificationUpTo(text string) bool { return strings.HasPrefix(text, notif
 // ParseNotificationUpTo parses the upTo of a notification: the output of FormatNotificationUpTo. The upTo of a list's first
 // notification has a second, later position at its end. place is the position of the notification; reach is the position up to
 // which a mark of the whole list reaches: place, or the second position. field names the argument in the error.
-func ParseNotificationUpTo(field, text string) (place, reach PostID, err error) {
+func ParseNotificationUpTo(field, text string) (place, reach SortableID, err error) {
 	wrong := Errorf(Invalid, "%s: %s is not the upTo of a notification", field, Quote(text))
 	key, found := strings.CutPrefix(text, notificationUpToType+":")
-	if !found || len(key) != PostIDLetters && len(key) != 2*PostIDLetters {
+	if !found || len(key) != SortableIDLetters && len(key) != 2*SortableIDLetters {
 		return 0, 0, wrong
 	}
-	if place, err = ParsePostID(key[:PostIDLetters]); err != nil || len(key) == PostIDLetters {
+	if place, err = ParseSortableID(key[:SortableIDLetters]); err != nil || len(key) == SortableIDLetters {
 		reach = place
 	} else {
-		reach, err = ParsePostID(key[PostIDLetters:])
+		reach, err = ParseSortableID(key[SortableIDLetters:])
 	}
-	if err != nil || reach < place || reach == place && len(key) > PostIDLetters {
+	if err != nil || reach < place || reach == place && len(key) > SortableIDLetters {
 		return 0, 0, wrong
 	}
 	return place, reach, nil

@@ -124,7 +124,7 @@ func (a Act) writeOutcome(ctx context.Context, tx *sql.Tx, outcome string) error
 	return err
 }
 
-// List lists up to limit acts with IDs below before, the newest first; services.MaxPostID begins at the newest.
+// List lists up to limit acts with IDs below before, the newest first; services.MaxSortableID begins at the newest.
 func (s *Service) List(ctx context.Context, before services.PostID, limit int) (list []Act, err error) {
 	err = s.db.Each(ctx, listActs, []any{before, limit}, func(scan func(...any) error) error {
 		var act Act
@@ -138,7 +138,7 @@ func (s *Service) List(ctx context.Context, before services.PostID, limit int) (
 // dropOldActs drops acts that are older than actRetention. The projector's janitor, which deletes old rows every ten minutes, calls it.
 func (s *Service) dropOldActs(ctx context.Context) (dropped int, err error) {
 	err = s.db.Write(ctx, func(tx *sql.Tx) error {
-		dropped, err = tx.Run(ctx, dropActs, services.PostIDAt(tx.Now.Add(-actRetention)), maxActsDroppedPerTurn)
+		dropped, err = tx.Run(ctx, dropActs, services.SortableIDAt(tx.Now.Add(-actRetention)), maxActsDroppedPerTurn)
 		return err
 	})
 	return dropped, err

@@ -39,7 +39,7 @@ var EraseSteps = []erase.Step{
 // RemoveUserKey removes the key of a user from the acts once more, in the transaction that frees the key: as the actor of acts since a
 // time, which the steps of the erasure may have missed, and as the target of all acts. See erase.KeyRemover.
 func RemoveUserKey(ctx context.Context, tx *sql.Tx, key string, since time.Time) error {
-	if _, err := tx.Run(ctx, eraseActor, key, services.PostIDAt(since), math.MaxInt64); err != nil {
+	if _, err := tx.Run(ctx, eraseActor, key, services.SortableIDAt(since), math.MaxInt64); err != nil {
 		return err
 	}
 	_, err := emptyTarget(ctx, tx, services.GlobalID(services.UserType, key))

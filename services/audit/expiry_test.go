@@ -35,7 +35,7 @@ func TestAuditAllowsForExpiredItems(t *testing.T) {
 	for range 2 {
 		shown := snapshotOf(w, user)
 		today := services.DayOf(w.Clock.Now())
-		find(map[string]string{"Cx": "0", "fx": services.PostIDAt(w.Clock.Now()).String()}, "b")
+		find(map[string]string{"Cx": "0", "fx": services.SortableIDAt(w.Clock.Now()).String()}, "b")
 		find(map[string]string{"Cx": strconv.FormatInt(shown.Document.Conversations.NextExpiryDay+1, 10)}, "b")
 		for id, state := range shown.Conversations {
 			if state.CountedOnRead {

@@ -69,7 +69,7 @@ func TestOwnPostsDoNotDisplaceOthersInTheCount(t *testing.T) {
 			{"a post that arrives late, beyond the list", func() { n.PublishPostWithID(author, late) }, 44},
 			{"a mark beyond the list", func() { n.markFeedSeen(reader, ids[10]) }, 34},
 			{"an unfollow", func() { n.Unfollow(other, reader) }, 31},
-			{"a mark of everything", func() { n.markFeedSeen(reader, services.PostIDAt(n.Clock.Now().Add(time.Hour))) }, 0},
+			{"a mark of everything", func() { n.markFeedSeen(reader, services.SortableIDAt(n.Clock.Now().Add(time.Hour))) }, 0},
 		} {
 			t.Log(step.what)
 			step.do()
@@ -306,7 +306,7 @@ func TestOwnPostsDoNotDisplaceOthersInTheDigest(t *testing.T) {
 	since := n.Clock.Now().Add(-time.Second)
 	n.InsertPosts(author, 43)
 	n.InsertPosts(reader, services.FeedRetention+40)
-	n.markFeedSeen(reader, services.PostIDAt(n.Clock.Now().Add(time.Hour)))
+	n.markFeedSeen(reader, services.SortableIDAt(n.Clock.Now().Add(time.Hour)))
 	digest, err := n.Digest(t.Context(), reader, since)
 	n.Must(err)
 	for _, part := range digest.Parts {

@@ -149,7 +149,7 @@ func (h homeFeed) Newest(ctx context.Context, of source.ExplainRequest) (explana
 
 // Digest adds the number of posts since a moment, seen or not, and the authors who published the most of them.
 func (h homeFeed) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
-	before := max(services.PostIDAt(since), 1) - 1
+	before := max(services.SortableIDAt(since), 1) - 1
 	entries, err := posts.UnreadFeed(ctx, h.service.store, user, before, services.FeedRetention)
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func (i conversationLeaseFixture) endExpiredLeases() (next time.Time) {
 func (i conversationLeaseFixture) enterAt(at time.Time, device string) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) error {
-		tx.SetEventMoment(services.PostIDAt(at))
+		tx.SetEventMoment(services.SortableIDAt(at))
 		defer tx.SetEventMoment(0)
 		return enterOnDevice(i.Ctx, tx, i.id, 2, device, tx.EventTime().Add(time.Minute))
 	})
@@ -52,7 +52,7 @@ func (i conversationLeaseFixture) enterAt(at time.Time, device string) {
 func (i conversationLeaseFixture) leaveAt(at time.Time, device string) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) error {
-		tx.SetEventMoment(services.PostIDAt(at))
+		tx.SetEventMoment(services.SortableIDAt(at))
 		defer tx.SetEventMoment(0)
 		_, err := leaveOnDevice(i.Ctx, tx, i.id, 2, device, tx.EventTime().Add(time.Minute))
 		return err

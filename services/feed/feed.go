@@ -128,7 +128,7 @@ func (s *Service) seenPositionToMark(ctx context.Context, tx *sql.Tx, reader ser
 	shown, erased, err := posts.MayHaveBeenShown(ctx, tx, reader, upTo)
 	switch {
 	case err != nil || shown && !erased: // a post that was shown is not in the future, whatever this node's clock says
-	case upTo > services.PostIDAt(s.ids.Now().Add(maxClockSkew)):
+	case upTo > services.SortableIDAt(s.ids.Now().Add(maxClockSkew)):
 		err = services.Errorf(services.Invalid, "upTo: %s is in the future", name)
 	default:
 		err = services.Errorf(services.NotFound, "upTo: there is no %s", name)

@@ -196,9 +196,9 @@ func TestOnlyPublishedPostsCanBeMarkedSeen(t *testing.T) {
 		{"a deleted post", deleted, "", deleted},
 		{"a post", shown, "", shown},
 		{"a post of somebody who is not followed", strange, "", strange},
-		{"what a node with a faster clock may publish yet", services.PostIDAt(now.Add(maxClockSkew)), services.NotFound, strange},
-		{"the future", services.PostIDAt(now.Add(maxClockSkew + time.Second)), services.Invalid, strange},
-		{"what is ten years ahead", services.PostIDAt(now.AddDate(10, 0, 0)), services.Invalid, strange},
+		{"what a node with a faster clock may publish yet", services.SortableIDAt(now.Add(maxClockSkew)), services.NotFound, strange},
+		{"the future", services.SortableIDAt(now.Add(maxClockSkew + time.Second)), services.Invalid, strange},
+		{"what is ten years ahead", services.SortableIDAt(now.AddDate(10, 0, 0)), services.Invalid, strange},
 		{"the end of time", services.MaxPostID, services.Invalid, strange},
 		{"all that is in the feed", 0, "", strange},
 	} {
@@ -233,7 +233,7 @@ func (n node) publishAroundRestrictions(reader services.UserID) (before, after [
 	n.Clock.Advance(time.Second)
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for i, kind := range []services.RestrictionKind{services.Hide, services.Block} {
-			made := services.PostIDAt(n.Clock.Now())
+			made := services.SortableIDAt(n.Clock.Now())
 			if _, err := people.Restrict(ctx, tx, services.Restriction{Kind: kind, Owner: authors[i], Other: reader, MadeAt: made}); err != nil {
 				return err
 			}

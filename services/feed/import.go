@@ -151,7 +151,7 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 		return row, services.Errorf(services.Invalid, "at is %s: a time like 2026-01-31T09:30:00Z is needed", services.Quote(row.At))
 	}
 	// The ID of millisecond 0 is 0, which stands for no ID.
-	if row.firstIDOfMilli = services.PostIDAt(moment); moment.UnixMilli() < 1 || row.firstIDOfMilli > im.ids.Next() {
+	if row.firstIDOfMilli = services.SortableIDAt(moment); moment.UnixMilli() < 1 || row.firstIDOfMilli > im.ids.Next() {
 		return row, services.Errorf(services.Invalid, "at is %s: it is before 1970 or in the future", services.Quote(row.At))
 	}
 	return row, nil

@@ -84,8 +84,8 @@ func planOne(row postRow, known knownPosts, last map[services.PostID]services.Po
 	if newest, some := last[row.firstIDOfMilli]; some {
 		post.ID = newest + 1
 	}
-	if post.ID >= row.firstIDOfMilli+services.PostIDsPerMillisecond {
-		return post, services.Errorf(services.Conflict, "at is %s: this millisecond already has %d posts", services.Quote(row.At), services.PostIDsPerMillisecond)
+	if post.ID >= row.firstIDOfMilli+services.SortableIDsPerMillisecond {
+		return post, services.Errorf(services.Conflict, "at is %s: this millisecond already has %d posts", services.Quote(row.At), services.SortableIDsPerMillisecond)
 	}
 	// The ID counts as used from here on. If write refuses the batch, the plan is made anew, with a new map.
 	last[row.firstIDOfMilli] = post.ID

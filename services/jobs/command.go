@@ -31,11 +31,11 @@ type Command struct {
 
 	// HappenedAt is when the event of the command happened, as an ID of that time (services.IDClock.NextAt); 0: now. Apply sees
 	// it as tx.EventMoment and in tx.NewID. With an IdempotencyKey, it is part of the input that is compared.
-	HappenedAt services.PostID
+	HappenedAt services.SortableID
 	// ArrivedAt is set for an event that came with a time of its own and counts as happening now. It is an ID of the moment at which the
 	// event came. The IDs that Apply makes are of that moment, so that a later event that happens before the commit gets greater ones
 	// (sql.Tx.SetMomentOfNewIDs). Otherwise it is 0.
-	ArrivedAt services.PostID
+	ArrivedAt services.SortableID
 
 	// Apply writes the facts and the jobs and returns the IDs that it made. It may run more than once. With ErrUnchanged it
 	// still returns the IDs, its writes are rolled back, and the command counts as successful.

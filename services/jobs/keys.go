@@ -48,7 +48,7 @@ func UserWork(do func(ctx context.Context, user services.UserID) error) func(con
 // PostWork turns a function of a post into the work of a kind whose key names the post.
 func PostWork(do func(ctx context.Context, job Job, post services.PostID) error) func(context.Context, Job) error {
 	return func(ctx context.Context, job Job) error {
-		id, err := services.ParsePostID(job.Key)
+		id, err := services.ParseSortableID(job.Key)
 		if err != nil {
 			return fmt.Errorf("key of %s: %w", job.Kind, err)
 		}

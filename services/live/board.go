@@ -135,7 +135,7 @@ func (s *Service) newSession(former Session, hosts []services.FollowedAuthor) Se
 	// The session has the viewer and the device of the former session.
 	session := former
 	session.Version, session.CreationID = s.Memory.Version(), s.ids.Next()
-	session.LatestFollow, session.RecentFollows = splitFollows(hosts, services.PostIDAt(session.CreationID.Time().Add(-recentFollowAge)))
+	session.LatestFollow, session.RecentFollows = splitFollows(hosts, services.SortableIDAt(session.CreationID.Time().Add(-recentFollowAge)))
 	return session
 }
 

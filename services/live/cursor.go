@@ -42,7 +42,7 @@ func parseCursor(viewer services.UserID, text string) (session Session, position
 		}
 		session, ok = sessionOf(bytes[cursorPositionBytes:])
 		// One position has one text: the comparison refuses spellings that decode to the same bytes.
-		ok = ok && position.ID > 0 && position.ID <= services.MaxPostID && CursorText(session, position) == text
+		ok = ok && position.ID > 0 && position.ID <= services.MaxSortableID && CursorText(session, position) == text
 	}
 	switch {
 	case !ok:

@@ -126,7 +126,7 @@ func TestEndsOfFollowsOfHosts(t *testing.T) {
 		b.MakeUsers("ann", "bob", "cat", "dan")
 		b.addHosts(2, 3)
 		ended := func(followee services.UserID, since time.Time) bool {
-			return sqltest.Must(unfollowedSince(b.Ctx, b.DB, 1, followee, services.PostIDAt(since)))(b.T)
+			return sqltest.Must(unfollowedSince(b.Ctx, b.DB, 1, followee, services.SortableIDAt(since)))(b.T)
 		}
 		start := b.Clock.Now().UTC().Truncate(time.Microsecond)
 		for followee := services.UserID(2); followee <= 4; followee++ {
@@ -153,7 +153,7 @@ func TestEndsOfFollowsOfHosts(t *testing.T) {
 		sqltest.Equal(b.T, ended(3, start), false)
 		// A host who hides leaves the boards that were made before the hide. Later boards never had the host, even if the viewer
 		// mutes the host too.
-		hide := services.Restriction{Kind: services.Hide, Owner: 3, Other: 1, MadeAt: services.PostIDAt(start.Add(time.Second))}
+		hide := services.Restriction{Kind: services.Hide, Owner: 3, Other: 1, MadeAt: services.SortableIDAt(start.Add(time.Second))}
 		for _, restriction := range []services.Restriction{hide, mute} {
 			b.MustWrite(func(tx *sql.Tx) error { _, err := people.Restrict(b.Ctx, tx, restriction); return err })
 			sqltest.Equal(b.T, []bool{ended(3, start), ended(3, start.Add(time.Second)), ended(3, start.Add(2*time.Second))}, []bool{true, true, false})

@@ -159,7 +159,7 @@ func (s *Service) closeShows(ctx context.Context, claimed []jobs.Job) (outcomes 
 	outcomes = make([]error, len(claimed))
 	ids := make([]services.PostID, len(claimed))
 	for i, job := range claimed {
-		if ids[i], outcomes[i] = services.ParsePostID(job.Key); outcomes[i] != nil {
+		if ids[i], outcomes[i] = services.ParseSortableID(job.Key); outcomes[i] != nil {
 			outcomes[i] = fmt.Errorf("key of %s: %w", job.Kind, outcomes[i])
 		}
 	}

@@ -201,7 +201,7 @@ func TestTheJanitorKeepsWhatSessionsNeed(t *testing.T) {
 	needed := func() (history int, unfollowed bool) {
 		list, err := database{w.Store}.ShowHistory(t.Context(), time.Time{})
 		w.Must(err)
-		unfollowed, err = unfollowedSince(t.Context(), w.Store, users[1], users[0], services.PostIDAt(began.Add(-time.Minute)))
+		unfollowed, err = unfollowedSince(t.Context(), w.Store, users[1], users[0], services.SortableIDAt(began.Add(-time.Minute)))
 		w.Must(err)
 		return len(list), unfollowed
 	}

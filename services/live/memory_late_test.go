@@ -40,7 +40,7 @@ func (h *showWriter) writeChange(before, after Show) Show {
 		}
 		change := loggedChange{Show: after}
 		if (after.Status == ShowLive) != (before.Status == ShowLive) {
-			change.Show.LiveStamp = services.PostIDAt(h.now)
+			change.Show.LiveStamp = services.SortableIDAt(h.now)
 			change.Live = true
 		}
 		version, err := change.appendMove(ctx, tx)

@@ -95,7 +95,7 @@ func (h *showHistoryModel) importRandomShows() {
 		}
 		switch one.Status {
 		case ShowLive:
-			one.LiveVersion, one.LiveStamp = s.newestVersion, services.PostIDAt(s.now)
+			one.LiveVersion, one.LiveStamp = s.newestVersion, services.SortableIDAt(s.now)
 			s.liveVersions[one.Host] = s.newestVersion
 		case ShowReplay:
 			one.EndedAt = one.PlannedAt
@@ -191,7 +191,7 @@ func (h *showHistoryModel) checkReplays(version uint64, got, truth []boardEntry,
 func (h *showHistoryModel) checkLiveCounts(m *showCache) {
 	stood := h.showsAt(m.Shows.Version())
 	for host := services.UserID(1); host <= lastModelHost; host++ {
-		since := services.PostIDAt(noon.Add(time.Duration(host) * time.Second))
+		since := services.SortableIDAt(noon.Add(time.Duration(host) * time.Second))
 		seen := uint64(rapid.IntRange(0, int(h.fakeSQL.newestVersion)).Draw(h.t, "seen"))
 		want := 0
 		all := 0

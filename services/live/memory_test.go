@@ -60,7 +60,7 @@ func (s *fakeShowSQL) commitMove(next Show) Show {
 	entry := logEntry{loggedChange: loggedChange{Show: next}, Moved: true}
 	entry.Show.Version = former.Version
 	if next.Status == ShowLive && next.LiveVersion == 0 {
-		next.LiveVersion, next.LiveStamp, entry.WentLive = next.Version, services.PostIDAt(s.now), true
+		next.LiveVersion, next.LiveStamp, entry.WentLive = next.Version, services.SortableIDAt(s.now), true
 		entry.Show.LiveStamp = next.LiveStamp
 	}
 	if next.Status == ShowLive || former.Status == ShowLive {

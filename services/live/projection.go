@@ -13,9 +13,9 @@ import (
 // A member of a list of replays is 27 printable bytes: when the show ended (9 letters, milliseconds), its ID (13) and its
 // host's ID (5). So members sort in the reverse order of boards.
 const (
-	endTimeLength  = 9                                      // letters of the time at which the show ended
-	positionLength = endTimeLength + services.PostIDLetters // letters of that time and the show's ID, as positionText prints them
-	replayLength   = positionLength + 5                     // letters of a whole member
+	endTimeLength  = 9                                          // letters of the time at which the show ended
+	positionLength = endTimeLength + services.SortableIDLetters // letters of that time and the show's ID, as positionText prints them
+	replayLength   = positionLength + 5                         // letters of a whole member
 
 	endTimeAlphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // the letters of IDs
 	maxEndTime      = 1<<(5*endTimeLength) - 1           // the latest end that endTimeLength letters can hold
@@ -86,7 +86,7 @@ func parseReplayPosition(text string) (position ShowPlace, ok bool) {
 		}
 		position.Score = position.Score<<5 | int64(value)
 	}
-	id, err := services.ParsePostID(text[endTimeLength:])
+	id, err := services.ParseSortableID(text[endTimeLength:])
 	position.ID, position.Replay = id, position.Score > 0 || id > 0
 	return position, err == nil
 }

@@ -109,7 +109,7 @@ func sessionOf(bytes []byte) (Session, bool) {
 		session.LatestFollow = services.PostID(binary.BigEndian.Uint64(bytes[noFollowSessionBytes:]))
 	}
 	const mostVersion = 1<<63 - 1 // of the log, as SQL counts
-	return session, session.Version <= mostVersion && session.CreationID > 0 && max(session.CreationID, session.LatestFollow) <= services.MaxPostID
+	return session, session.Version <= mostVersion && session.CreationID > 0 && max(session.CreationID, session.LatestFollow) <= services.MaxSortableID
 }
 
 // deviceHash is the hash of a device's name in a session: 0 for "".

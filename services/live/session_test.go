@@ -155,7 +155,7 @@ func TestSessionsOfAnOlderReleaseGoOn(t *testing.T) {
 func TestASessionEndsAfterItsIdleTimeAndItsMaximum(t *testing.T) {
 	const idle, longest = 30 * time.Minute, 12 * time.Hour
 	start := time.UnixMilli(1_700_000_000_000)
-	session := Session{CreationID: services.PostIDAt(start) + 7, Viewer: 3}
+	session := Session{CreationID: services.SortableIDAt(start) + 7, Viewer: 3}
 	mine := slotLease{RedisAnswered: true, Holder: session.name()}
 	for _, c := range []struct {
 		what  string

@@ -119,7 +119,7 @@ func deliveriesBefore(ctx context.Context, tx *sql.Tx, user services.UserID, id 
 	for _, key := range keys {
 		text, _, _ := strings.Cut(key, ".")
 		// A key of another form would be a job of another release: it is left to its worker.
-		if one, err := services.ParsePostID(text); err == nil && ID(one) < id {
+		if one, err := services.ParseSortableID(text); err == nil && ID(one) < id {
 			earlier = append(earlier, ID(one))
 		}
 	}

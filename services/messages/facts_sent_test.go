@@ -191,7 +191,7 @@ func TestALateMessageIsReadAtTheFirstMarkThatCoversIt(t *testing.T) {
 			upTo   ID
 		}{{2, 30}, {1, 20}, {3, 0}, {4, 0}, {5, 20}, {6, 30}} {
 			b.MustWrite(func(tx *sql.Tx) error {
-				tx.SetEventMoment(services.PostIDAt(minute(mark.minute)))
+				tx.SetEventMoment(services.SortableIDAt(minute(mark.minute)))
 				defer tx.SetEventMoment(0)
 				chosen := messageSelection{Types: all, UpTo: mark.upTo, Generation: services.AnyMarkGeneration}
 				_, err := markRead(b.Ctx, tx, 1, chosen)

@@ -127,7 +127,7 @@ func (s Source) Explain(ctx context.Context, of source.ExplainRequest) (explanat
 
 // Digest counts the messages of each type that were sent since a moment, read or not.
 func (s Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
-	first := ID(services.PostIDAt(since))
+	first := ID(services.SortableIDAt(since))
 	newest, err := s.newest(ctx, user, s.types, false, source.MaxExplainedItems)
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 type ID uint64
 
 // MaxID is after every message that can exist.
-const MaxID = ID(services.MaxPostID)
+const MaxID = ID(services.MaxSortableID)
 
 // ParseID reads the output of GlobalID. field names the argument in the error.
 func ParseID(field, id string) (ID, error) {

@@ -145,7 +145,7 @@ func (p *InFlightFanoutCache) readAwaitingFanout(ctx context.Context) error {
 	var unknown []services.PostID
 	p.mu.RLock()
 	for _, key := range keys {
-		post, err := services.ParsePostID(key)
+		post, err := services.ParseSortableID(key)
 		if err != nil {
 			continue // the key is not a post's ID: the worker that claims the job reports it
 		}

@@ -67,10 +67,10 @@ func eraseSoleRecipientNotifications(ctx context.Context, tx *sql.Tx, at erase.S
 		return erase.StepResult{}, err
 	}
 	// Without a waiting job every notification has all the recipients that it will ever have.
-	until := services.MaxPostID
+	until := services.MaxSortableID
 	// Notifications that were made after the oldest waiting job may still get recipients.
 	if first > 0 {
-		until = services.PostIDAt(sql.FromMicros(first).Add(-time.Minute))
+		until = services.SortableIDAt(sql.FromMicros(first).Add(-time.Minute))
 	}
 	ids, err := sql.ReadColumn[services.PostID](ctx, tx, soleRecipientNotifications, at.User, recipientChunkSize, until)
 	return eraseHostNotificationsByID(ctx, tx, ids, err)

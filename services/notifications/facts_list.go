@@ -141,7 +141,7 @@ func (q listQuery) categoryRows(today int64) sql.RowsParameter {
 		below := services.PostID(0)
 		switch {
 		case q.before.At.IsZero() || category < q.before.Category:
-			below = services.MaxPostID
+			below = services.MaxSortableID
 		case category == q.before.Category:
 			below = q.before.Subject
 		}

@@ -47,7 +47,7 @@ type stateMachine struct {
 
 // nextID returns a new ID of the present time.
 func (p *stateMachine) nextID() services.PostID {
-	p.lastID = max(p.lastID+1, services.PostIDAt(p.Clock.Now()))
+	p.lastID = max(p.lastID+1, services.SortableIDAt(p.Clock.Now()))
 	return p.lastID
 }
 
@@ -310,7 +310,7 @@ func TestNotificationsAgainstModel(t *testing.T) {
 				expiry:          ExpiryDays{services.CategoryLike: 2, services.CategoryMention: services.NeverExpires, hostOrders: 3, hostCalls: services.NeverExpires},
 				pastMomentClock: services.NewIDClock(b.Clock, 1)}
 			b.insertPosts(me, p.posts...)
-			p.lastID = services.PostIDAt(b.Clock.Now()) + services.PostID(me)<<10
+			p.lastID = services.SortableIDAt(b.Clock.Now()) + services.PostID(me)<<10
 			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 26), 30, 60).Draw(t, "steps") {
 				step = step * 7 % 27 // rapid draws small numbers more often: spread them over every kind
 				b.Clock.Advance(time.Duration(rapid.IntRange(0, 3).Draw(t, "pause")) * 500 * time.Millisecond)

@@ -91,7 +91,7 @@ func (b *testStore) publishAnswer(id, parent services.PostID, author services.Us
 func TestCommentsAreGroupedByPostAndCountUsers(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.insertPosts(1, 5)
-		at := services.PostIDAt(b.Clock.Now())
+		at := services.SortableIDAt(b.Clock.Now())
 		for i := range services.PostID(12) {
 			b.publishAnswer(at+i, 5, services.UserID(2+i%10))
 		}
@@ -113,7 +113,7 @@ func TestCommentsAreGroupedByPostAndCountUsers(t *testing.T) {
 func TestAnAnswerThatMentionsTheAuthorNotifiesOnlyAsMention(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.insertPosts(1, 5)
-		at := services.PostIDAt(b.Clock.Now())
+		at := services.SortableIDAt(b.Clock.Now())
 		b.publishAnswer(at, 5, 2, 1)
 		b.publishAnswer(at+1, 5, 1, 1) // by the recipient
 		b.publishAnswer(at+2, 0, 3, 4) // by others, to others
@@ -127,7 +127,7 @@ func TestAnAnswerThatMentionsTheAuthorNotifiesOnlyAsMention(t *testing.T) {
 func TestARepeatedFollowStaysSeen(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		follow := Cause{Recipient: 1, Category: services.CategoryFollow, Actor: 2}
-		at := services.PostIDAt(b.Clock.Now())
+		at := services.SortableIDAt(b.Clock.Now())
 		b.MakeFollows(services.FollowEdge{Follower: 2, Followee: 1, PostsCountAfter: at})
 		b.applyCauses(follow)
 		b.wantUnseenAndUnread("followed", 1, 1)
@@ -150,7 +150,7 @@ func TestOnePositionMarksAllCategories(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.likeThreePosts()
 		b.Clock.Advance(time.Second)
-		b.publishAnswer(services.PostIDAt(b.Clock.Now()), 0, 2, 1)
+		b.publishAnswer(services.SortableIDAt(b.Clock.Now()), 0, 2, 1)
 		b.wantUnseenAndUnread("three likes and a mention", 4, 4)
 		mention := b.firstPage(everything)[0]
 		mentions := []services.Category{services.CategoryMention}

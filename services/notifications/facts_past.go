@@ -28,7 +28,7 @@ func positionsOfSequence(moment services.PostID, user services.UserID, sequence 
 	start := services.FirstNotificationPosition(moment.Time(), user)
 	first = start + services.PostID(sequence*positionsPerEvent)
 	if sequence == maxSequenceInMillisecond {
-		return first, start + services.PostIDsPerMillisecond - 1
+		return first, start + services.SortableIDsPerMillisecond - 1
 	}
 	return first, first + positionsPerEvent - 1
 }

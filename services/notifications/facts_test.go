@@ -101,7 +101,7 @@ func TestLikeNotifiesOnce(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.insertPosts(1, 5, 6)
 		b.like(5, 2)
-		place := services.PostIDAt(b.Clock.Now())
+		place := services.SortableIDAt(b.Clock.Now())
 		for range 3 { // redelivered
 			sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2), newLikeCause(5, 2)), []categoryState{b.stateWithUnseenToday(1, place, 0, 1)})
 		}
@@ -117,7 +117,7 @@ func TestAnUndoneLikeStopsCountingAndKeepsItsPosition(t *testing.T) {
 		b.insertPosts(1, 5)
 		b.like(5, 2)
 		b.applyCauses(newLikeCause(5, 2))
-		place := services.PostIDAt(b.Clock.Now())
+		place := services.SortableIDAt(b.Clock.Now())
 		b.unlike(5, 2)
 		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2)), []categoryState{b.stateWithUnseenToday(2, place, 0, 0)})
 		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2)), []categoryState{b.stateWithUnseenToday(2, place, 0, 0)})
@@ -133,7 +133,7 @@ func TestDeletedPostStopsNotifying(t *testing.T) {
 		b.insertPosts(1, 5, 6)
 		b.like(5, 2, 3, 4)
 		b.like(6, 2)
-		place := services.PostIDAt(b.Clock.Now())
+		place := services.SortableIDAt(b.Clock.Now())
 		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 0), newLikeCause(6, 0), newLikeCause(5, 3)), []categoryState{b.stateWithUnseenToday(1, place+3, 0, 2)})
 		b.deletePost(5)
 		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 0)), []categoryState{b.stateWithUnseenToday(2, place+3, 0, 1)})
@@ -163,7 +163,7 @@ func TestGroupsAreHalfDaysOfTheLikesTime(t *testing.T) {
 		b.like(5, 4)
 		b.Clock.Advance(time.Microsecond) // the next day
 		b.like(5, 6)
-		place := services.PostIDAt(b.Clock.Now())
+		place := services.SortableIDAt(b.Clock.Now())
 		want := b.stateWithUnseenToday(1, place+3, 0, 1)
 		want.UnseenByDay[1] = 2
 		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 6), newLikeCause(5, 3), newLikeCause(5, 4), newLikeCause(5, 2)), []categoryState{want})
@@ -197,7 +197,7 @@ func TestRaiseNotificationsSeen(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		sqltest.Equal(b.T, b.markLikesSeen(0), b.stateWithUnseenToday(0, 0, 0, 0)) // without notifications there is nothing to mark
 		b.insertPosts(1, 5, 6, 7)
-		place := services.PostIDAt(b.Clock.Now())
+		place := services.SortableIDAt(b.Clock.Now())
 		for _, post := range []services.PostID{5, 6, 7} {
 			b.like(post, 2)
 			b.applyCauses(newLikeCause(post, 2))

@@ -72,7 +72,7 @@ func (n HostNotification) subjectOf(id services.PostID, grouped bool) services.P
 	}
 	// The category is part of the hash, because keys are unique within one category. 0 is no subject, so the least result is 1.
 	sum := sha256.Sum256([]byte(string(n.Category) + "\n" + n.GroupKey))
-	return services.PostID(max(1, binary.BigEndian.Uint64(sum[:])&uint64(services.MaxPostID)))
+	return services.PostID(max(1, binary.BigEndian.Uint64(sum[:])&uint64(services.MaxSortableID)))
 }
 
 // Notify is the command of the host application that notifies users in one of its categories. Its result is the notification's

@@ -208,7 +208,7 @@ func (s Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 		return err
 	}
 	// A position begins with its time, so the positions of causes since then are at least the first ID of that moment.
-	first, all := services.PostIDAt(since), preferences.countingCategories(s.memory.allCategories())
+	first, all := services.SortableIDAt(since), preferences.countingCategories(s.memory.allCategories())
 	page, err := readPage(ctx, s.db, listQuery{
 		user: user, categories: all, limit: source.MaxExplainedItems, limitPerCategory: true, withoutActors: true, expiry: s.expiry.withHostCategories(s.memory.Current()),
 	})

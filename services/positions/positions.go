@@ -47,19 +47,19 @@ func Advance[P ~int | ~int64 | ~uint64](ctx context.Context, tx *sql.Tx, user se
 }
 
 // Of returns a user's position in a view, 0 when the user never looked at it.
-func Of(ctx context.Context, r sql.Reader, user services.UserID, viewCode, viewID string) (services.PostID, error) {
-	var position services.PostID
+func Of(ctx context.Context, r sql.Reader, user services.UserID, viewCode, viewID string) (services.SortableID, error) {
+	var position services.SortableID
 	_, err := r.One(ctx, onePosition, []any{user, viewCode, viewID}, &position)
 	return position, err
 }
 
 // OfUsers returns the positions of users in a view whose id is ""; users who never looked are absent.
-func OfUsers(ctx context.Context, r sql.Reader, users []services.UserID, viewCode string) (map[services.UserID]services.PostID, error) {
-	positions := make(map[services.UserID]services.PostID, len(users))
+func OfUsers(ctx context.Context, r sql.Reader, users []services.UserID, viewCode string) (map[services.UserID]services.SortableID, error) {
+	positions := make(map[services.UserID]services.SortableID, len(users))
 	st, of := positionsIn.ForUsers(users)
 	err := r.Each(ctx, st, []any{of, viewCode}, func(scan func(...any) error) error {
 		var user services.UserID
-		var position services.PostID
+		var position services.SortableID
 		err := scan(&user, &position)
 		positions[user] = position
 		return err
@@ -69,11 +69,11 @@ func OfUsers(ctx context.Context, r sql.Reader, users []services.UserID, viewCod
 
 // OfViews returns a user's positions in some views, such as HomeFeedView, by the code of the view. Views that the user never looked at
 // are absent. Views that also have a view ID are not read here.
-func OfViews(ctx context.Context, r sql.Reader, user services.UserID, viewCodes ...string) (map[string]services.PostID, error) {
-	positions := make(map[string]services.PostID, len(viewCodes))
+func OfViews(ctx context.Context, r sql.Reader, user services.UserID, viewCodes ...string) (map[string]services.SortableID, error) {
+	positions := make(map[string]services.SortableID, len(viewCodes))
 	err := r.Each(ctx, positionsOf, []any{user, viewCodes}, func(scan func(...any) error) error {
 		var code string
-		var position services.PostID
+		var position services.SortableID
 		err := scan(&code, &position)
 		positions[code] = position
 		return err

@@ -9,7 +9,7 @@ import (
 // A member of an inbox is 19 printable bytes: the post's ID (13 letters, so that members sort by it), the author's ID (5
 // letters, base 85) and a flag. 300 of them take under 8 KB, because every score is the same 0.
 const (
-	idLength          = services.PostIDLetters           // letters of a post's ID
+	idLength          = services.SortableIDLetters       // letters of a post's ID
 	authorLetterCount = 5                                // letters of an author's ID
 	entryLength       = idLength + authorLetterCount + 1 // letters of an entry: the two IDs and the flag
 
@@ -53,7 +53,7 @@ func parseEntry(member string) (entry services.FeedEntry, ok bool) {
 	if len(member) != entryLength {
 		return entry, false
 	}
-	id, err := services.ParsePostID(member[:idLength])
+	id, err := services.ParseSortableID(member[:idLength])
 	if err != nil {
 		return entry, false
 	}

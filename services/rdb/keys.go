@@ -95,7 +95,7 @@ func parseKey(name string) (key ownedKey, cleanable bool) {
 	}
 	if rest, found := strings.CutPrefix(name, "p:"); found {
 		// Another program may well use the prefix "p:", so only a valid ID of 13 letters after it makes the key ours.
-		_, err := services.ParsePostID(rest)
+		_, err := services.ParseSortableID(rest)
 		key.keyPart = copyKeyPart
 		return key, err == nil
 	}

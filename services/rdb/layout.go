@@ -64,7 +64,7 @@ func newLayout(types, dots []string, hosts *services.HostCategories, expiry serv
 	// A document keeps these fields only where items leave the counts by age: each byte counts in millions of
 	// documents.
 	if expiry.Expires(services.SourceHomeFeed) {
-		register(feedExpiredField, initialValue, `^[0-7]`+strings.Repeat("[0-9A-HJKMNP-TV-Z]", services.PostIDLetters-1)+`$`)
+		register(feedExpiredField, initialValue, `^[0-7]`+strings.Repeat("[0-9A-HJKMNP-TV-Z]", services.SortableIDLetters-1)+`$`)
 	}
 	if expiry.Expires(services.SourceConversations) {
 		register(nextExpiryDayField, initialValue, `^%d+$`)
@@ -177,7 +177,7 @@ func parsePosition(text string) (services.PostID, error) {
 	if text == initialValue {
 		return 0, nil
 	}
-	return services.ParsePostID(text)
+	return services.ParseSortableID(text)
 }
 
 // splitField splits a versioned field into exactly as many parts as into has; a field with the initial value has "0" in each.

@@ -107,7 +107,7 @@ func TestMemoryOfADocumentWithPulledAuthors(t *testing.T) {
 	idle := usage()
 	var pulled []services.FollowedAuthor
 	for i := range 100 {
-		pulled = append(pulled, services.FollowedAuthor{Author: services.UserID(1000 + i), ItemsCountAfter: services.PostIDAt(time.Now())})
+		pulled = append(pulled, services.FollowedAuthor{Author: services.UserID(1000 + i), ItemsCountAfter: services.SortableIDAt(time.Now())})
 	}
 	v.buildFromFacts(FeedFacts{PulledAuthors: pulled})
 	if with := usage(); idle > 300 || with > 5*(idle+100*packedAuthorSize)/4 { // the allocator's steps are up to a quarter

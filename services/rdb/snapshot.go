@@ -127,7 +127,7 @@ func (l *documentLayout) snapshot(commands []redis.Cmder, epoch string) (snapsho
 // first.
 func (s *UserSnapshot) parseInbox(members []string) bool {
 	text, ok := ListFloor(members)
-	floor, err := services.ParsePostID(text)
+	floor, err := services.ParseSortableID(text)
 	if !ok || err != nil {
 		return false
 	}

@@ -199,5 +199,5 @@ func (im *followImport) edgesPerRow() int {
 // latestAllowedSince is the latest moment that a row may name: five minutes ahead, because the clocks of the application and of
 // this machine differ. It is taken anew for each batch, since an import may last for hours.
 func (im *followImport) latestAllowedSince() services.PostID {
-	return services.PostIDAt(im.ids.Next().Time().Add(5 * time.Minute))
+	return services.SortableIDAt(im.ids.Next().Time().Add(5 * time.Minute))
 }

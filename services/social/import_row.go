@@ -125,9 +125,9 @@ func readSince(text string, newest services.PostID) (services.PostID, error) {
 		return 0, services.Errorf(services.Invalid, "since is %s: a time like 2026-01-31T09:30:00Z is needed", services.Quote(text))
 	}
 	// The ID of millisecond 0 is 0, which means that a row has no time.
-	if moment.UnixMilli() < 1 || services.PostIDAt(moment) > newest {
+	if moment.UnixMilli() < 1 || services.SortableIDAt(moment) > newest {
 		return 0, services.Errorf(services.Invalid, "since is %s: it is before 1970 or in the future", services.Quote(text))
 	}
 	// The first ID of the millisecond: posts published in that millisecond count.
-	return services.PostIDAt(moment), nil
+	return services.SortableIDAt(moment), nil
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // latestAllowedID is the latest time that a row of these tests may name.
-var latestAllowedID = services.PostIDAt(time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC))
+var latestAllowedID = services.SortableIDAt(time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC))
 
 // Good rows of a file of follows are parsed into two keys and a time.
 func TestRows(t *testing.T) {

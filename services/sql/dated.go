@@ -10,22 +10,22 @@ import (
 // SetEventMoment is called by a function of the transaction. It sets when the event that the function applies happened, as an ID of
 // that moment; 0 is now. The function calls SetEventMoment(0) at its end, because the next function in the transaction would keep
 // the setting.
-func (tx *Tx) SetEventMoment(moment services.PostID) {
+func (tx *Tx) SetEventMoment(moment services.SortableID) {
 	tx.eventMoment, tx.momentOfNewIDs = moment, moment
 }
 
 // SetMomentOfNewIDs is called in place of SetEventMoment for an event that happens now, but came with its own time. moment is an ID of
 // the time at which it came. The IDs that the function makes are of that moment, so that they are less than those of an event that
 // happens before the commit and comes after it. All else is as for an event without a time.
-func (tx *Tx) SetMomentOfNewIDs(moment services.PostID) {
+func (tx *Tx) SetMomentOfNewIDs(moment services.SortableID) {
 	tx.eventMoment, tx.momentOfNewIDs = 0, moment
 }
 
 // MomentOfNewIDs is the moment that the IDs of the function are of; 0 for that of the commit.
-func (tx *Tx) MomentOfNewIDs() services.PostID { return tx.momentOfNewIDs }
+func (tx *Tx) MomentOfNewIDs() services.SortableID { return tx.momentOfNewIDs }
 
 // EventMoment is the ID of the moment at which the event happened, 0 for now.
-func (tx *Tx) EventMoment() services.PostID { return tx.eventMoment }
+func (tx *Tx) EventMoment() services.SortableID { return tx.eventMoment }
 
 // EventTime is the time that an event's facts get: Now, or the past moment of SetEventMoment. The program's own times are always
 // Now: the leases of nodes, the log, and rows that are kept for a limited time.
@@ -63,7 +63,7 @@ func NewestIDOfMillisecond(table string) Statement {
 // NewIDInTable makes the ID of a new row whose key is the ID. The ID of an event with a time comes after all rows of its millisecond; if
 // the millisecond is full, the ID is in the next one. newest finds the greatest ID from $1 on and below $2; the further arguments are its
 // own, for rows whose key has more columns.
-func (tx *Tx) NewIDInTable(ctx context.Context, ids *services.IDClock, newest Statement, further ...any) (services.PostID, error) {
+func (tx *Tx) NewIDInTable(ctx context.Context, ids *services.IDClock, newest Statement, further ...any) (services.SortableID, error) {
 	// Without a moment the clock gives each ID once, so nothing has to be looked up.
 	id := tx.NewID(ids)
 	if tx.momentOfNewIDs == 0 {
@@ -72,7 +72,7 @@ func (tx *Tx) NewIDInTable(ctx context.Context, ids *services.IDClock, newest St
 	for {
 		// Several events may have the same millisecond: each gets the next ID after those that the table has.
 		first, next := id.MillisecondBounds()
-		var taken services.PostID
+		var taken services.SortableID
 		if _, err := tx.One(ctx, newest, append([]any{first, next}, further...), &taken); err != nil {
 			return 0, err
 		}

@@ -30,9 +30,9 @@ func TestJobsOfLateEventsAreDueLater(t *testing.T) {
 			tx := Tx{Now: now}
 			switch {
 			case test.late > 0:
-				tx.SetEventMoment(services.PostIDAt(now.Add(-test.late)))
+				tx.SetEventMoment(services.SortableIDAt(now.Add(-test.late)))
 			case test.late < 0:
-				tx.SetMomentOfNewIDs(services.PostIDAt(now))
+				tx.SetMomentOfNewIDs(services.SortableIDAt(now))
 			}
 			if got := tx.JobDueAt(now.Add(test.plan)); !got.Equal(now.Add(test.want)) {
 				t.Errorf("due %v from now, want %v", got.Sub(now), test.want)
@@ -46,7 +46,7 @@ func TestJobsOfLateEventsAreDueLater(t *testing.T) {
 func TestSetMomentOfNewIDsDoesNotDateAnEvent(t *testing.T) {
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	ids := services.NewIDClock(services.SystemClock{}, 1)
-	came := services.PostIDAt(now.Add(-time.Second))
+	came := services.SortableIDAt(now.Add(-time.Second))
 	tx := Tx{Now: now}
 	tx.SetMomentOfNewIDs(came)
 	if tx.EventMoment() != 0 || !tx.EventTime().Equal(now) {

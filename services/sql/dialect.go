@@ -262,7 +262,7 @@ func (d dialect) bindOne(arg any) any {
 	// The common types come first, because the cases are tried in order, for each argument of each statement.
 	case services.UserID:
 		return int64(value)
-	case services.PostID:
+	case services.SortableID:
 		return int64(value)
 	case services.ConversationID:
 		return int64(value)
@@ -272,7 +272,7 @@ func (d dialect) bindOne(arg any) any {
 		return value
 	case []services.UserID:
 		return bindNumbers(d, value)
-	case []services.PostID:
+	case []services.SortableID:
 		return bindNumbers(d, value)
 	case []services.ConversationID:
 		return bindNumbers(d, value)

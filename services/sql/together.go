@@ -62,13 +62,13 @@ type functionRun struct {
 type functionBatch struct {
 	store             *DB
 	conn              *pgx.Conn
-	tx                *Tx                 // is passed to each of fns in turn
-	firstFunctionTime time.Time           // Tx.Now of the first function
-	orderedWrites     bool                // no function runs after one that failed for now: see WithOrderedWrites
-	fns               []func(*Tx) error   // the functions of the batch, and behind them one that runs the end hooks
-	runs              []functionRun       // the last run of each of fns
-	idsByCall         [][]services.PostID // [k][i] is the ID of the call k of NewID by the function i
-	clockReadings     [][]time.Time       // [i] are the times of the calls of ReadClock by the function i
+	tx                *Tx                     // is passed to each of fns in turn
+	firstFunctionTime time.Time               // Tx.Now of the first function
+	orderedWrites     bool                    // no function runs after one that failed for now: see WithOrderedWrites
+	fns               []func(*Tx) error       // the functions of the batch, and behind them one that runs the end hooks
+	runs              []functionRun           // the last run of each of fns
+	idsByCall         [][]services.SortableID // [k][i] is the ID of the call k of NewID by the function i
+	clockReadings     [][]time.Time           // [i] are the times of the calls of ReadClock by the function i
 
 	finalFunctions          int  // functions before this index are final: they are settled, and a savepoint follows them
 	savepointBeforeFunction int  // the next pass puts a savepoint before this function
@@ -225,7 +225,7 @@ func (t *functionBatch) replayFunction(i int, p *replayer) (now functionRun) {
 	calls := 0
 	t.tx.Now = t.firstFunctionTime.Add(time.Duration(i) * time.Microsecond)
 	t.tx.Runner = Runner{Dialect: Postgres, db: p, trace: p.setNextStatementName}
-	t.tx.newID = func(next func() services.PostID) services.PostID {
+	t.tx.newID = func(next func() services.SortableID) services.SortableID {
 		calls++
 		return t.idOfCall(i, calls-1, next)
 	}
@@ -270,9 +270,9 @@ func (t *functionBatch) callFunction(i int) (err error) {
 
 // idOfCall returns the ID for a function's call of NewID. It is the same in every pass, and the IDs rise in the order of the functions:
 // idsByCall[k] has an ID for the call k of each function.
-func (t *functionBatch) idOfCall(function, call int, next func() services.PostID) services.PostID {
+func (t *functionBatch) idOfCall(function, call int, next func() services.SortableID) services.SortableID {
 	for call >= len(t.idsByCall) {
-		ids := make([]services.PostID, len(t.runs))
+		ids := make([]services.SortableID, len(t.runs))
 		for i := range ids {
 			ids[i] = next()
 		}

@@ -20,12 +20,12 @@ type Tx struct {
 
 	// eventMoment is set while a function applies an event of the past: it is the ID of the moment at which that event happened,
 	// see SetEventMoment. 0: the event happens now.
-	eventMoment    services.PostID
-	momentOfNewIDs services.PostID                                   // the moment of new IDs; 0: that of the commit. See SetMomentOfNewIDs
-	newID          func(next func() services.PostID) services.PostID // makes the IDs of NewID, the same in each run; nil: all are new
-	readClock      func(read func() time.Time) time.Time             // makes the times of ReadClock, the same in each run; nil: all are new
-	Began          time.Time                                         // the clock's time, at most the first Now: new jobs are due then
-	endHookValues  []endHookValue                                    // the values that KeepForEndHook kept
+	eventMoment    services.SortableID
+	momentOfNewIDs services.SortableID                                       // the moment of new IDs; 0: that of the commit. See SetMomentOfNewIDs
+	newID          func(next func() services.SortableID) services.SortableID // makes the IDs of NewID, the same in each run; nil: all are new
+	readClock      func(read func() time.Time) time.Time                     // makes the times of ReadClock, the same in each run; nil: all are new
+	Began          time.Time                                                 // the clock's time, at most the first Now: new jobs are due then
+	endHookValues  []endHookValue                                            // the values that KeepForEndHook kept
 	// signalsAtCommit says that the functions of OnCommitSignal are called after the commit. It stays true when the function that
 	// set it fails and is rolled back: an extra signal does no harm.
 	signalsAtCommit bool
@@ -58,7 +58,7 @@ func (s *DB) newTx(functions int, db queryer) *Tx {
 // argument of a statement must come from arguments, from reads, from Now, from ReadClock or from NewID.
 //
 // For an event in the past the ID is always that of its moment.
-func (tx *Tx) NewID(ids *services.IDClock) services.PostID {
+func (tx *Tx) NewID(ids *services.IDClock) services.SortableID {
 	if tx.momentOfNewIDs != 0 {
 		return tx.momentOfNewIDs
 	}

@@ -113,7 +113,7 @@ func TestATouchOfAPastTimeAnswersTheLaterOne(t *testing.T) {
 		b.Clock.Advance(time.Hour)
 		last := b.touch(1, newsView, timeAtSecond(50)).LastAccessAt
 		b.MustWrite(func(tx *sql.Tx) error {
-			tx.SetEventMoment(services.PostIDAt(b.Clock.Now().Add(-time.Minute)))
+			tx.SetEventMoment(services.SortableIDAt(b.Clock.Now().Add(-time.Minute)))
 			answered, err := touch(b.Ctx, tx, 1, newsView, timeAtSecond(20), tx.Now)
 			sqltest.Equal(b.T, answered, LastAccess{View: newsView, UpTo: timeAtSecond(50), LastAccessAt: last, CountsInBadges: true})
 			return err

@@ -38,7 +38,7 @@ func TestBadPositionsOfABoard(t *testing.T) {
 		change(&parsed)
 		return parsed.String()
 	}
-	future := forged(func(s *live.Session) { s.CreationID = services.PostIDAt(n.Clock.Now().Add(time.Hour)) })
+	future := forged(func(s *live.Session) { s.CreationID = services.SortableIDAt(n.Clock.Now().Add(time.Hour)) })
 	beyond := forged(func(s *live.Session) { s.Version += 1000 })
 	for _, bad := range []struct {
 		what, as string

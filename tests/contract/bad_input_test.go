@@ -194,7 +194,7 @@ func (c *smallNode) badIDRequests() []badValue {
 // badTextRequests returns requests with bad texts, positions, numbers, cursors and idempotency keys, and documents that are invalid.
 func (c *smallNode) badTextRequests() []badValue {
 	long := strings.Repeat("k", 65)
-	future := services.GlobalID(services.PostType, services.PostIDAt(c.Clock.Now().Add(time.Hour)).String())
+	future := services.GlobalID(services.PostType, services.SortableIDAt(c.Clock.Now().Add(time.Hour)).String())
 	return []badValue{
 		{"empty body", mutPublish, "", wantedError{"INVALID", []string{"body", "1 to 5000", "got 0"}}},
 		{"body of 5,001", mutPublish, strings.Repeat("é", 5001), wantedError{"INVALID", []string{"body", "1 to 5000", "got 5001"}}},

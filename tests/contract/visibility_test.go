@@ -250,7 +250,7 @@ var refusalDespiteRightIDKind = regexp.MustCompile("beyond the newest|is not of 
 func TestEveryArgumentTakesAnID(t *testing.T) {
 	s := startHiddenItemsNode(t, sqltest.SQLite(t))
 	s.createOwnObjects("sam")
-	kinds := append(slices.Concat(s.privateItemIDs, s.hiddenAfterSeenIDs), "user:nobody0", "announcement:"+strings.Repeat("0", services.PostIDLetters))
+	kinds := append(slices.Concat(s.privateItemIDs, s.hiddenAfterSeenIDs), "user:nobody0", "announcement:"+strings.Repeat("0", services.SortableIDLetters))
 	for _, w := range s.testedIDArguments() {
 		answers := map[string]any{}
 		takes := slices.ContainsFunc(kinds, func(id string) bool {

@@ -98,7 +98,7 @@ func readAcksAndKill(t *testing.T, cmd *exec.Cmd, out *bufio.Reader, killAfter i
 		if err != nil {
 			t.Fatal(err)
 		}
-		id, err := services.ParsePostID(strings.TrimSpace(line))
+		id, err := services.ParseSortableID(strings.TrimSpace(line))
 		if err != nil {
 			t.Fatalf("the child says %q", line)
 		}

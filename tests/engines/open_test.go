@@ -209,12 +209,12 @@ func TestAnsweredWritesSurviveTheServersKill(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		acks = append(acks, must(services.ParsePostID(strings.TrimSpace(line)))(t))
+		acks = append(acks, must(services.ParseSortableID(strings.TrimSpace(line)))(t))
 	}
 	server.Kill()
 	for { // reads the rest of the writes that were acknowledged before the kill
 		line, err := out.ReadString('\n')
-		id, notID := services.ParsePostID(strings.TrimSpace(line))
+		id, notID := services.ParseSortableID(strings.TrimSpace(line))
 		if err != nil || notID != nil {
 			break
 		}

@@ -136,9 +136,9 @@ func TestImportFollows(t *testing.T) {
 		if want := (importer.Report{Kind: "follows", LastLine: 8, GoodRows: 5, NewItems: 4, SkippedRows: 1}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
-		now := services.PostIDAt(im.now)
+		now := services.SortableIDAt(im.now)
 		follows := im.sinceByFollow("alice", "bob", "carol")
-		if since := follows["alice>carol"]; since != services.PostIDAt(time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)) {
+		if since := follows["alice>carol"]; since != services.SortableIDAt(time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)) {
 			t.Errorf("alice follows carol since %v", since.Time())
 		}
 		for _, pair := range []string{"bob>alice", "carol>bob"} {

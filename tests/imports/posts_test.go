@@ -285,7 +285,7 @@ func (p *publishingStore) Each(ctx context.Context, st sql.Statement, args []any
 	if p.publishesLeft--; p.publishesLeft < 0 {
 		return err
 	}
-	moment := services.PostIDAt(time.Date(2026, 1, 30, 9, 30, 0, 0, time.UTC))
+	moment := services.SortableIDAt(time.Date(2026, 1, 30, 9, 30, 0, 0, time.UTC))
 	newest, newestErr := posts.NewestAt(ctx, p.DB, []services.PostID{moment})
 	live := services.Post{ID: max(moment, newest[moment]+1), Author: 9, Kind: services.PostKindPost, Body: "live"}
 	if err := errors.Join(newestErr, p.Write(ctx, func(tx *sql.Tx) error { return posts.Insert(ctx, tx, live) })); err != nil {

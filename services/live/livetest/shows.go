@@ -91,7 +91,7 @@ func ListedReplays(w *fanouttest.World, user services.UserID) (ids []services.Po
 		if member[0] == '!' || len(ids) == services.FeedRetention {
 			break
 		}
-		id, err := services.ParsePostID(member[9:22]) // the ID follows the end time
+		id, err := services.ParseSortableID(member[9:22]) // the ID follows the end time
 		w.Must(err)
 		ids = append(ids, id)
 	}

@@ -54,7 +54,7 @@ func parseSnapshot(fields []any, members []string) (s feedSnapshot) {
 	for i, into := range []*string{&s.readyField, &s.versionField, &s.feedCountField, &T, &s.newestTrimmedField} {
 		*into, _ = fields[i].(string)
 	}
-	s.seen, _ = services.ParsePostID(T)
+	s.seen, _ = services.ParseSortableID(T)
 	packed, _ := fields[5].(string)
 	s.pulledAuthors = SortByAuthor(unpackAuthors(packed))
 	packed, _ = fields[6].(string)
@@ -202,11 +202,11 @@ func unpackAuthors(packed string) (authors []services.FollowedAuthor) {
 
 // parseEntry reads a member of an inbox: the post, the author and whether it counts.
 func parseEntry(member string) (entry services.FeedEntry, ok bool) {
-	if len(member) != services.PostIDLetters+6 {
+	if len(member) != services.SortableIDLetters+6 {
 		return entry, false
 	}
-	post, author, flag := member[:services.PostIDLetters], member[services.PostIDLetters:len(member)-1], member[len(member)-1]
-	id, err := services.ParsePostID(post)
+	post, author, flag := member[:services.SortableIDLetters], member[services.SortableIDLetters:len(member)-1], member[len(member)-1]
+	id, err := services.ParseSortableID(post)
 	entry.Post, entry.CountsAsNew = id, flag == '+'
 	entry.Author, ok = rdb.ParseAuthor(author)
 	return entry, ok && err == nil && (flag == '+' || flag == '-')
