@@ -30,8 +30,8 @@ func (f *Fanout) feedKinds() []jobs.Kind {
 	everyFeed := jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed)
 	ownFeed := jobs.CountsOf(jobs.FirstUserOfKey, services.SourceHomeFeed)
 	return []jobs.Kind{
-		{Name: jobFanOut, Class: jobs.ShortClass, Each: jobs.PostWork(f.fanOut), ChangedCounts: everyFeed},
-		{Name: jobRemovePost, Class: jobs.ShortClass, Each: jobs.PostWork(f.fanOut), ChangedCounts: everyFeed},
+		{Name: jobFanOut, Class: jobs.ShortClass, Each: jobs.ObjectWork(f.fanOut), ChangedCounts: everyFeed},
+		{Name: jobRemovePost, Class: jobs.ShortClass, Each: jobs.ObjectWork(f.fanOut), ChangedCounts: everyFeed},
 		{Name: jobPushChunk, Class: jobs.BulkClass, Each: f.runPostChunk, ChangedCounts: everyFeed},
 		{Name: jobPushOnlineChunk, Class: jobs.UrgentClass, Each: f.runOnlineChunk, ChangedCounts: everyFeed},
 		{Name: jobDropChunk, Class: jobs.BulkClass, Each: f.runPostChunk, ChangedCounts: everyFeed},

@@ -45,14 +45,14 @@ func UserWork(do func(ctx context.Context, user services.UserID) error) func(con
 	}
 }
 
-// PostWork turns a function of a post into the work of a kind whose key names the post.
-func PostWork(do func(ctx context.Context, job Job, post services.PostID) error) func(context.Context, Job) error {
+// ObjectWork turns a function of an object into the work of a kind whose key names the object by its sortable ID.
+func ObjectWork[ID ~uint64](do func(ctx context.Context, job Job, object ID) error) func(context.Context, Job) error {
 	return func(ctx context.Context, job Job) error {
 		id, err := services.ParseSortableID(job.Key)
 		if err != nil {
 			return fmt.Errorf("key of %s: %w", job.Kind, err)
 		}
-		return do(ctx, job, id)
+		return do(ctx, job, ID(id))
 	}
 }
 

@@ -23,8 +23,7 @@ const (
 
 func (s *Service) replayKinds() []jobs.Kind {
 	return []jobs.Kind{
-		// PostWork fits, because a show's ID has the form of a post's.
-		{Name: jobFanOutReplay, Class: jobs.ShortClass, Each: jobs.PostWork(s.fanOutReplay), ChangedCounts: jobs.NoCounts()},
+		{Name: jobFanOutReplay, Class: jobs.ShortClass, Each: jobs.ObjectWork(s.fanOutReplay), ChangedCounts: jobs.NoCounts()},
 		{Name: jobFanOutHostReplays, Class: jobs.ShortClass, Each: s.fanOutReplays, ChangedCounts: jobs.NoCounts()},
 		{Name: jobReplayChunk, Class: jobs.BulkClass, Each: s.runReplayChunk, ChangedCounts: jobs.NoCounts()},
 	}

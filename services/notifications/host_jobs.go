@@ -36,7 +36,7 @@ type recipientChunk struct {
 func (s *Service) hostJobKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobNotifyChunk, Class: jobs.BulkClass, Each: s.notifyChunk, ChangedCounts: jobs.CountsOf(usersOfChunk, services.SourceNotifications)},
-		{Name: jobWithdraw, Class: jobs.BulkClass, Each: jobs.PostWork(s.withdrawFromRecipients), ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceNotifications)},
+		{Name: jobWithdraw, Class: jobs.BulkClass, Each: jobs.ObjectWork(s.withdrawFromRecipients), ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceNotifications)},
 		{Name: jobPurgeCategory, Class: jobs.BulkClass, Each: s.purgeCategory, ChangedCounts: jobs.NoCounts()},
 	}
 }
