@@ -24,7 +24,7 @@ type PostSource interface {
 
 // ShowSource reads shows as they are now.
 type ShowSource interface {
-	Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]live.Show, error)
+	Shows(ctx context.Context, ids []services.ShowID) (map[services.ShowID]live.Show, error)
 }
 
 // Sources has the interfaces that a loader reads posts, users and shows from.
@@ -49,7 +49,7 @@ type Loader struct {
 type responseMemory struct {
 	posts batch[services.PostID, services.Post]
 	users batch[services.UserID, services.User]
-	shows batch[services.PostID, live.Show]
+	shows batch[services.ShowID, live.Show]
 	// sharedValues has the values of the function ReadShared, whose keys can have any type.
 	sharedValues batch[any, any]
 
@@ -65,8 +65,8 @@ type responseMemory struct {
 	lists     userLists // pages of users' followers, followees, posts and shows
 
 	remindersMu   sync.Mutex                   // guards the two fields below; held while reminders are read: one caller reads for all
-	hasReminder   map[services.PostID]bool     // show -> whether the viewer has a reminder
-	responseShows map[services.PostID]struct{} // all shows that the response has read so far
+	hasReminder   map[services.ShowID]bool     // show -> whether the viewer has a reminder
+	responseShows map[services.ShowID]struct{} // all shows that the response has read so far
 }
 
 // loaderKey is the key of the loader in a context.
@@ -184,7 +184,7 @@ func (l *Loader) readPostsAndUsers(ctx context.Context, ids []services.PostID, n
 }
 
 // Shows reads shows; unknown ones are omitted. When a field of one of them is read later, the field is read for all of them at once.
-func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]live.Show, error) {
+func (l *Loader) Shows(ctx context.Context, ids []services.ShowID) (map[services.ShowID]live.Show, error) {
 	m := l.currentMemory()
 	shows, err := m.shows.loadMany(ctx, ids, l.sources.Shows.Shows)
 	m.addResponseShows(slices.Collect(maps.Keys(shows)))
@@ -196,7 +196,7 @@ func (l *Loader) KeepShows(shows []live.Show) {
 	m := l.currentMemory()
 	for _, show := range shows {
 		m.shows.keep(show.ID, show)
-		m.addResponseShows([]services.PostID{show.ID})
+		m.addResponseShows([]services.ShowID{show.ID})
 	}
 }
 

@@ -46,11 +46,11 @@ func (s *countingSource) ReadWithAuthors(_ context.Context, posts []services.Pos
 }
 
 // Shows finds shows with numbers below 100. Show n belongs to user n+1.
-func (s *countingSource) Shows(_ context.Context, ids []services.PostID) (map[services.PostID]live.Show, error) {
+func (s *countingSource) Shows(_ context.Context, ids []services.ShowID) (map[services.ShowID]live.Show, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.readCalls++
-	found := map[services.PostID]live.Show{}
+	found := map[services.ShowID]live.Show{}
 	for _, id := range ids {
 		if id < 100 {
 			found[id] = live.Show{ID: id, Host: services.UserID(id) + 1}

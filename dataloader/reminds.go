@@ -9,11 +9,11 @@ import (
 
 // addResponseShows records shows that the response has read. When a field of one of them is read later, the field is read for all of
 // them at once.
-func (m *responseMemory) addResponseShows(shows []services.PostID) {
+func (m *responseMemory) addResponseShows(shows []services.ShowID) {
 	m.remindersMu.Lock()
 	defer m.remindersMu.Unlock()
 	if m.responseShows == nil {
-		m.responseShows = map[services.PostID]struct{}{}
+		m.responseShows = map[services.ShowID]struct{}{}
 	}
 	for _, id := range shows {
 		m.responseShows[id] = struct{}{}
@@ -22,15 +22,15 @@ func (m *responseMemory) addResponseShows(shows []services.PostID) {
 
 // HasReminder reports whether the viewer has a reminder of a show. One read answers for all shows that the response has read so far and
 // for the shows in together, which are shown beside it.
-func (l *Loader) HasReminder(ctx context.Context, show services.PostID, together []services.PostID, read func(ctx context.Context, shows []services.PostID) (map[services.PostID]bool, error)) (bool, error) {
+func (l *Loader) HasReminder(ctx context.Context, show services.ShowID, together []services.ShowID, read func(ctx context.Context, shows []services.ShowID) (map[services.ShowID]bool, error)) (bool, error) {
 	m := l.currentMemory()
 	m.remindersMu.Lock()
 	defer m.remindersMu.Unlock()
 	if reminds, known := m.hasReminder[show]; known {
 		return reminds, nil
 	}
-	ids := []services.PostID{show}
-	add := func(id services.PostID) {
+	ids := []services.ShowID{show}
+	add := func(id services.ShowID) {
 		if _, known := m.hasReminder[id]; !known {
 			ids = append(ids, id)
 		}
@@ -50,7 +50,7 @@ func (l *Loader) HasReminder(ctx context.Context, show services.PostID, together
 		return false, err
 	}
 	if m.hasReminder == nil {
-		m.hasReminder = map[services.PostID]bool{}
+		m.hasReminder = map[services.ShowID]bool{}
 	}
 	for _, id := range ids {
 		// Shows without a reminder are recorded too, or they would be read again.

@@ -118,7 +118,7 @@ func (l *Loader) HostedShows(ctx context.Context, page services.UserPageRequest,
 	m := l.currentMemory()
 	return loadUserListPage(ctx, l, m, &m.lists.shows, page, func(ctx context.Context, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[live.Show], error) {
 		found, err := read(ctx, pages)
-		var ids []services.PostID
+		var ids []services.ShowID
 		for _, list := range found {
 			for _, show := range list.Items {
 				ids = append(ids, show.ID)

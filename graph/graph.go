@@ -150,8 +150,8 @@ type Show struct {
 	ReplayURL   *string
 	Late        bool // upcoming, although its planned start has passed
 
-	Number   services.PostID   // the number behind the ID
-	Together []services.PostID // the shows of the same list, so that one read serves all
+	Number   services.ShowID   // the number behind the ID
+	Together []services.ShowID // the shows of the same list, so that one read serves all
 	Read     *ShowReads        // the reads of the page; nil except on a page that is written without resolvers
 }
 
@@ -159,7 +159,7 @@ type Show struct {
 type ShowReads struct {
 	Session live.Session // the session of the board
 	Labels  map[services.Object]services.Label
-	Reminds map[services.PostID]bool // whether the viewer has a reminder of the show
+	Reminds map[services.ShowID]bool // whether the viewer has a reminder of the show
 }
 
 // IsNode says that a show can be fetched by its ID.

@@ -30,7 +30,7 @@ func (r *Resolver) boardConnection(board live.Board) *graph.LiveBoardConnection 
 		Edges: make([]graph.LiveBoardEdge, len(board.Items)), PageInfo: graph.PageInfo{HasNextPage: board.HasNext},
 		SessionID: board.Session.String(), NewSession: board.SessionReplaced, Building: board.ReplaysBeingBuilt,
 	}
-	ids := make([]services.PostID, len(board.Items))
+	ids := make([]services.ShowID, len(board.Items))
 	for i, item := range board.Items {
 		ids[i] = item.Show.ID
 		page.Edges[i] = graph.LiveBoardEdge{
@@ -79,7 +79,7 @@ func (r *Resolver) liveBoardChange(ctx context.Context, viewer *graph.Viewer, ch
 	// The lists are in the order in which the fields below take them from shown.
 	lists := [][]live.Show{change.WentLive, change.Ended, change.Scheduled, change.Rescheduled, change.Cancelled}
 	var hosts []services.UserID
-	var ids []services.PostID
+	var ids []services.ShowID
 	for _, list := range lists {
 		for _, show := range list {
 			hosts, ids = append(hosts, show.Host), append(ids, show.ID)

@@ -102,7 +102,7 @@ func appendPostID(to []byte, id services.PostID) []byte {
 }
 
 // appendShowID writes the global ID of a show.
-func appendShowID(to []byte, id services.PostID) []byte {
+func appendShowID(to []byte, id services.ShowID) []byte {
 	return appendID(to, services.ShowType, id.String())
 }
 

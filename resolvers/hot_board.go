@@ -22,7 +22,7 @@ type shownBoard struct {
 	readAt      time.Time
 	relations   map[services.UserID]services.Relation // of the hosts; nil if they are not requested
 	labels      map[services.Object]services.Label    // of the shows; nil if they are not requested
-	hasReminder map[services.PostID]bool              // of the shows; nil if they are not requested
+	hasReminder map[services.ShowID]bool              // of the shows; nil if they are not requested
 }
 
 // estimatedBytes estimates the bytes of the page, so that the buffer of the answer is large enough from the beginning.
@@ -143,7 +143,7 @@ func liveBoardPart(field *ast.Field) *hotPlanPart {
 			}
 			// Reminders are read from SQL, by one statement for the whole page.
 			if reminded {
-				ids := make([]services.PostID, len(c.board.Items))
+				ids := make([]services.ShowID, len(c.board.Items))
 				for i := range c.board.Items {
 					ids[i] = c.board.Items[i].Show.ID
 				}

@@ -114,7 +114,7 @@ func postObject(id services.PostID) services.Object {
 }
 
 // showObjectOf returns a show as an Object, the form in which labels name objects.
-func showObjectOf(id services.PostID) services.Object {
+func showObjectOf(id services.ShowID) services.Object {
 	return services.Object{Type: services.ShowType, Number: uint64(id)}
 }
 

@@ -94,11 +94,11 @@ func keysIn(list []notifications.Notification, actions [][]notifications.Action)
 		// In a category of Tidings, the category determines the type of the subject. In a category of the application, About
 		// determines it.
 		case n.Category == services.CategoryReminder:
-			keys.shows = append(keys.shows, n.Subject)
+			keys.shows = append(keys.shows, services.ShowID(n.Subject))
 		case n.Host != nil && n.Host.About.Type == services.PostType:
 			keys.posts = append(keys.posts, services.PostID(n.Host.About.Number))
 		case n.Host != nil && n.Host.About.Type == services.ShowType:
-			keys.shows = append(keys.shows, services.PostID(n.Host.About.Number))
+			keys.shows = append(keys.shows, services.ShowID(n.Host.About.Number))
 		// A notification of the host application that is about no object needs no key.
 		case n.Host != nil:
 		// A follow has no subject; all other notifications are about a post.
@@ -209,9 +209,9 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 		}
 		// A subject that the viewer may not see, or that is gone, is null; the notification stays. A follow has neither: both IDs are
 		// 0, and visible never has the ID 0.
-		postID, showID := n.Subject, services.PostID(0)
+		postID, showID := n.Subject, services.ShowID(0)
 		if n.Category == services.CategoryReminder {
-			postID, showID = 0, n.Subject
+			postID, showID = 0, services.ShowID(n.Subject)
 		}
 		// A category of the application is HOST to clients that do not know its name.
 		if n.Host != nil {
@@ -245,14 +245,14 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 // addHostContent adds the content that the host application gave, and returns the post or the show that it is about; 0 is none. About
 // was checked when the application notified, but the object may have been deleted since: then it is null, like any subject that is
 // gone.
-func addHostContent(shown *graph.Notification, host *notifications.HostNotificationContent) (post, show services.PostID) {
+func addHostContent(shown *graph.Notification, host *notifications.HostNotificationContent) (post services.PostID, show services.ShowID) {
 	shown.Title, shown.Body, shown.GroupKey = orNull(host.Title), orNull(host.Body), orNull(host.GroupKey)
 	shown.URL, shown.Data = orNull(host.Label.URL), orNull(host.Label.Data)
 	switch host.About.Type {
 	case services.PostType:
 		return services.PostID(host.About.Number), 0
 	case services.ShowType:
-		return 0, services.PostID(host.About.Number)
+		return 0, services.ShowID(host.About.Number)
 	}
 	return 0, 0
 }

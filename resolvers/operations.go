@@ -350,7 +350,7 @@ func (c *operationCall) postID(id string) (services.PostID, error) {
 }
 
 // showID parses the ID of a show.
-func (c *operationCall) showID(id string) (services.PostID, error) {
+func (c *operationCall) showID(id string) (services.ShowID, error) {
 	c.subjectID = id
 	return live.ParseShowID("showId", id)
 }

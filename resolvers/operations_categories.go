@@ -85,21 +85,23 @@ func (r *Resolver) readSubject(ctx context.Context, id string) (services.Object,
 	if err != nil {
 		return object, err
 	}
-	place, found := services.PostID(object.Number), false
+	found := false
 	if kind == services.PostType {
 		// Read from the source and not from the loader: ingest checks many subjects, and shows none of them.
-		posts, _, err := r.Sources.Posts.ReadWithAuthors(ctx, []services.PostID{place}, nil)
+		id := services.PostID(object.Number)
+		posts, _, err := r.Sources.Posts.ReadWithAuthors(ctx, []services.PostID{id}, nil)
 		if err != nil {
 			return object, err
 		}
-		post, ok := posts[place]
+		post, ok := posts[id]
 		found = ok && !post.Deleted
 	} else {
-		shows, err := r.Sources.Shows.Shows(ctx, []services.PostID{place})
+		id := services.ShowID(object.Number)
+		shows, err := r.Sources.Shows.Shows(ctx, []services.ShowID{id})
 		if err != nil {
 			return object, err
 		}
-		_, found = shows[place]
+		_, found = shows[id]
 	}
 	if !found {
 		return object, services.Errorf(services.NotFound, "subjectId: there is no %s", object.GlobalID())

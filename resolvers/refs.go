@@ -241,10 +241,10 @@ func (r *Resolver) addVisibleObjects(ctx context.Context, viewer services.UserID
 	switch kind {
 	case services.PostType, services.ShowType:
 		keys := shownObjectIDs{}
-		if ids := numbersAs[services.PostID](numbers); kind == services.PostType {
-			keys.posts = ids
+		if kind == services.PostType {
+			keys.posts = numbersAs[services.PostID](numbers)
 		} else {
-			keys.shows = ids
+			keys.shows = numbersAs[services.ShowID](numbers)
 		}
 		visible, err := r.readVisibleObjects(ctx, viewer, keys)
 		if err != nil {

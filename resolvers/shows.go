@@ -35,13 +35,13 @@ func (r *Resolver) showAfter(ctx context.Context, done *committedOperation) (gra
 		return graph.Show{}, err
 	}
 	// The node cache may be out of date if it could not be refreshed in time, so read SQL then.
-	shows, err := r.Live.Shows(ctx, []services.PostID{id}, done.cmd.ViewsStale())
+	shows, err := r.Live.Shows(ctx, []services.ShowID{id}, done.cmd.ViewsStale())
 	if err != nil {
 		return graph.Show{}, err
 	}
 	// From here on readVisibleObjects finds this state of the show, and not an older state in the node cache.
 	dataloader.From(ctx).KeepShows([]live.Show{shows[id]})
-	seen, err := r.readVisibleObjects(ctx, done.call.actor, shownObjectIDs{shows: []services.PostID{id}})
+	seen, err := r.readVisibleObjects(ctx, done.call.actor, shownObjectIDs{shows: []services.ShowID{id}})
 	show, ok := seen.shows[id]
 	if err == nil && !ok {
 		err = services.Errorf(services.NotFound, "showId: there is no %s", services.GlobalID(services.ShowType, id.String()))

@@ -15,15 +15,16 @@ import (
 
 // shownObjectIDs are the IDs of the objects that a response shows. An ID may be there twice.
 type shownObjectIDs struct {
-	posts, shows []services.PostID
-	people       []services.UserID
+	posts  []services.PostID
+	shows  []services.ShowID
+	people []services.UserID
 }
 
 // visibleObjects has the objects that the viewer may see, with their authors and hosts; hidden, deleted and unknown objects are
 // absent. A caller that does not find an ID cannot tell why, and neither can the viewer.
 type visibleObjects struct {
 	posts         map[services.PostID]services.Post
-	shows         map[services.PostID]live.Show
+	shows         map[services.ShowID]live.Show
 	people        map[services.UserID]services.User
 	hiddenAuthors map[services.UserID]bool // authors and hosts who hide from the viewer or block them
 }
@@ -57,7 +58,7 @@ func (r *Resolver) readVisibleObjects(ctx context.Context, viewer services.UserI
 	}
 	// These maps belong to this call: objects that are deleted here stay in the loader's memory.
 	maps.DeleteFunc(seen.posts, func(_ services.PostID, post services.Post) bool { return seen.hiddenAuthors[post.Author] })
-	maps.DeleteFunc(seen.shows, func(_ services.PostID, show live.Show) bool { return seen.hiddenAuthors[show.Host] })
+	maps.DeleteFunc(seen.shows, func(_ services.ShowID, show live.Show) bool { return seen.hiddenAuthors[show.Host] })
 	return seen, nil
 }
 

@@ -20,6 +20,9 @@ type SortableID uint64
 // PostID is the ID of a post, and its position in lists: a post with a greater ID is newer. 0 is before every post.
 type PostID = SortableID
 
+// ShowID is the ID of a show, made when it was scheduled. 0 is no show.
+type ShowID SortableID
+
 const (
 	// MaxSortableID is after every ID that can exist.
 	MaxSortableID = SortableID(1<<63 - 1)
@@ -61,6 +64,12 @@ func (id SortableID) String() string {
 	}
 	return string(letters[:])
 }
+
+// String prints the id as SortableID does.
+func (id ShowID) String() string { return SortableID(id).String() }
+
+// Time is when the show was scheduled, to the millisecond, in UTC.
+func (id ShowID) Time() time.Time { return SortableID(id).Time() }
 
 // Time is when the id was made, to the millisecond, in UTC.
 func (id SortableID) Time() time.Time { return time.UnixMilli(int64(id >> idLowBits)).UTC() }

@@ -30,7 +30,7 @@ func (n node) markBoardSeen(user services.UserID) {
 }
 
 // newReaderOfHosts makes a user who follows two hosts, each with an upcoming show.
-func (n node) newReaderOfHosts() (reader services.UserID, hosts [2]services.UserID, shows [2]services.PostID) {
+func (n node) newReaderOfHosts() (reader services.UserID, hosts [2]services.UserID, shows [2]services.ShowID) {
 	n.TB.Helper()
 	users := n.MakeUsers(3)
 	for i := range hosts {
@@ -193,9 +193,9 @@ func TestThePolicyAppliesToTheBoardsCount(t *testing.T) {
 // boardModel computes the expected count from the events in their order.
 type boardModel struct {
 	eventNumber      int                                     // the number of the present event
-	openShows        []services.PostID                       // those that are not over
-	host             map[services.PostID]services.UserID     // the host of each show
-	wentLiveAtEvent  map[services.PostID]int                 // when the show went live; absent if it is not running
+	openShows        []services.ShowID                       // those that are not over
+	host             map[services.ShowID]services.UserID     // the host of each show
+	wentLiveAtEvent  map[services.ShowID]int                 // when the show went live; absent if it is not running
 	followedAtEvent  map[services.UserID]int                 // when the reader followed the host; absent without a follow
 	followMode       map[services.UserID]services.FollowMode // the mode of the follow
 	boardSeenAtEvent int                                     // when the reader looked at the board
@@ -221,7 +221,7 @@ func TestTheBoardsCountEqualsAModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		users := n.MakeUsers(3)
 		reader, hosts := users[0], users[1:]
-		m := &boardModel{host: map[services.PostID]services.UserID{}, wentLiveAtEvent: map[services.PostID]int{}, followedAtEvent: map[services.UserID]int{}, followMode: map[services.UserID]services.FollowMode{}}
+		m := &boardModel{host: map[services.ShowID]services.UserID{}, wentLiveAtEvent: map[services.ShowID]int{}, followedAtEvent: map[services.UserID]int{}, followMode: map[services.UserID]services.FollowMode{}}
 		for range rapid.IntRange(5, 30).Draw(t, "steps") {
 			m.eventNumber++
 			n.runRandomStep(t, m, reader, rapid.SampledFrom(hosts).Draw(t, "host"))

@@ -119,7 +119,7 @@ type readerScenario struct {
 	room                              services.ConversationID    // of messageSender, the reader and the host
 	hugeAuthorPosts                   []services.PostID          // without the deleted ones
 	applyLastChangeAsOwn              func(l *streamUpdatedNode) // applies the last change to l as its own, before l reads the log
-	show                              services.PostID            // of the host
+	show                              services.ShowID            // of the host
 	lastAnnouncement                  services.PostID            // the one that was published last; 0: none yet
 }
 

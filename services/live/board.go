@@ -51,7 +51,7 @@ type pageStart struct {
 	sessionArgName string          // the argument that names the session
 	session        Session         // with CreationID 0: a new one
 	after          ShowPlace       // the page starts below this position; the zero position: at the top
-	lastID         services.PostID // the page starts after this show's position in the session; 0: at the top
+	lastID         services.ShowID // the page starts after this show's position in the session; 0: at the top
 }
 
 // parse finds where the page starts, from the arguments of the request alone: it reads no data.
@@ -203,8 +203,8 @@ func (s *Service) refreshShows(ctx context.Context, items []BoardItem) error {
 // refreshCachedShows brings the cached shows of a page up to date, and returns the IDs of the others. It skips shows that were replays
 // in the session: their status and times no longer change, and their texts are the present ones already. The other shows stay in
 // the cache while a session that has them lives.
-func (s *Service) refreshCachedShows(items []BoardItem) (missing []services.PostID) {
-	s.Memory.withShowLookup(func(now func(services.PostID) (Show, bool)) {
+func (s *Service) refreshCachedShows(items []BoardItem) (missing []services.ShowID) {
+	s.Memory.withShowLookup(func(now func(services.ShowID) (Show, bool)) {
 		for i := range items {
 			if items[i].Frozen.Status == ShowReplay {
 				continue
@@ -299,7 +299,7 @@ func (s *Service) replaysAtSession(ctx context.Context, list replayList, session
 		}
 	}
 	var lines []boardLine
-	var unknown []services.PostID
+	var unknown []services.ShowID
 	for _, one := range list.Lines {
 		show, known, there := s.Memory.ShowAt(one.Place.ID, session.Version)
 		switch {

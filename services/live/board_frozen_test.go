@@ -21,7 +21,7 @@ func TestAFollowThatTheDocumentLackedIsInTheNextSession(t *testing.T) {
 		h := newBoardNode(w, nil)
 		viewer, host, late := w.MakeUsers(1)[0], w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 		w.Follow(host, viewer)
-		shows := []services.PostID{planShow(w, host, time.Hour), planShow(w, host, 2*time.Hour)}
+		shows := []services.ShowID{planShow(w, host, time.Hour), planShow(w, host, 2*time.Hour)}
 		live, planned := planShow(w, late, time.Minute), planShow(w, late, 3*time.Hour)
 		h.advanceAndRefresh()
 		startShows(w, live)
@@ -37,7 +37,7 @@ func TestAFollowThatTheDocumentLackedIsInTheNextSession(t *testing.T) {
 		if got := boardShowIDs(h.page(viewer, BoardRequest{Session: sessionArgument(first.Session)})); !slices.Equal(got, shows) {
 			t.Errorf("the session has %v, want %v", got, shows)
 		}
-		if got, want := boardShowIDs(h.page(viewer, BoardRequest{})), []services.PostID{live, shows[0], shows[1], planned}; !slices.Equal(got, want) {
+		if got, want := boardShowIDs(h.page(viewer, BoardRequest{})), []services.ShowID{live, shows[0], shows[1], planned}; !slices.Equal(got, want) {
 			t.Errorf("the next session has %v, want %v", got, want)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -61,7 +61,7 @@ func TestFollowsThatArriveInTheOppositeOrderLeaveTheSessionAsItWas(t *testing.T)
 		users := w.MakeUsers(4)
 		viewer, before, late, last := users[0], users[1], users[2], users[3]
 		w.Follow(before, viewer)
-		shows := []services.PostID{planShow(w, before, time.Hour), planShow(w, last, 2*time.Hour)}
+		shows := []services.ShowID{planShow(w, before, time.Hour), planShow(w, last, 2*time.Hour)}
 		missed := planShow(w, late, 90*time.Minute)
 		w.RunAllJobs(w.Fanout)
 		h.advanceAndRefresh()
@@ -84,7 +84,7 @@ func TestFollowsThatArriveInTheOppositeOrderLeaveTheSessionAsItWas(t *testing.T)
 		if got := boardShowIDs(h.page(viewer, BoardRequest{Session: session})); !slices.Equal(got, shows) {
 			t.Errorf("the session has %v, want %v", got, shows)
 		}
-		if got, want := boardShowIDs(h.page(viewer, BoardRequest{})), []services.PostID{shows[0], missed, shows[1]}; !slices.Equal(got, want) {
+		if got, want := boardShowIDs(h.page(viewer, BoardRequest{})), []services.ShowID{shows[0], missed, shows[1]}; !slices.Equal(got, want) {
 			t.Errorf("the next session has %v, want %v", got, want)
 		}
 	})
@@ -95,7 +95,7 @@ func TestAHostFollowedByAClockAheadIsInTheSession(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	h := newBoardNode(w, nil)
 	viewer, host := w.MakeUsers(1)[0], w.MakeUsers(1)[0]
-	shows := []services.PostID{planShow(w, host, time.Hour), planShow(w, host, 2*time.Hour)}
+	shows := []services.ShowID{planShow(w, host, time.Hour), planShow(w, host, 2*time.Hour)}
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		edge := services.FollowEdge{Follower: viewer, Followee: host, PostsCountAfter: services.SortableIDAt(w.Clock.Now().Add(10 * time.Second))}
 		if _, err := people.InsertFollow(ctx, tx, edge); err != nil {

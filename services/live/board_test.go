@@ -57,7 +57,7 @@ func (h boardNode) advanceAndRefresh() {
 }
 
 // boardShowIDs returns the IDs of the shows on a page.
-func boardShowIDs(board Board) (list []services.PostID) {
+func boardShowIDs(board Board) (list []services.ShowID) {
 	for _, item := range board.Items {
 		list = append(list, item.Show.ID)
 	}
@@ -86,7 +86,7 @@ func sessionArgument(session Session) *string {
 }
 
 // readRemainingPages returns the shows of a page and of all pages after it.
-func (h boardNode) readRemainingPages(viewer services.UserID, board Board, first int) (list []services.PostID, end services.FeedEnd) {
+func (h boardNode) readRemainingPages(viewer services.UserID, board Board, first int) (list []services.ShowID, end services.FeedEnd) {
 	h.TB.Helper()
 	for turn := 0; ; turn++ {
 		list = append(list, boardShowIDs(board)...)
@@ -128,7 +128,7 @@ func TestBoardsWithoutRedis(t *testing.T) {
 	endShows(w, live)
 	h.Clock.Advance(time.Second)
 	h.Must(h.boards.Memory.Refresh(t.Context()))
-	if got, end := h.readRemainingPages(viewer, h.page(viewer, BoardRequest{}), 3); !slices.Equal(got, append([]services.PostID{planned, live}, whole[2:]...)) || end != services.EndOfFeed {
+	if got, end := h.readRemainingPages(viewer, h.page(viewer, BoardRequest{}), 3); !slices.Equal(got, append([]services.ShowID{planned, live}, whole[2:]...)) || end != services.EndOfFeed {
 		t.Errorf("without Redis the board is %v, %q", got, end)
 	}
 	if got, _ := h.readRemainingPages(viewer, first, 2); !slices.Equal(got, whole) {
@@ -141,7 +141,7 @@ func TestBoardsWithoutRedis(t *testing.T) {
 			break
 		}
 	}
-	if got := boardShowIDs(back); !slices.Equal(got, append([]services.PostID{planned, live}, whole[2:]...)) || back.ReplaysBeingBuilt {
+	if got := boardShowIDs(back); !slices.Equal(got, append([]services.ShowID{planned, live}, whole[2:]...)) || back.ReplaysBeingBuilt {
 		t.Errorf("with an empty Redis the board is %v, building %t", got, back.ReplaysBeingBuilt)
 	}
 }
@@ -175,7 +175,7 @@ func TestAPageDoesNotWaitForItsReplays(t *testing.T) {
 			go func() { made <- showServiceOf(w).rebuildReplays(t.Context(), other) }()
 			<-held // lists are made one at a time: the viewer's list comes after the held list
 			board := h.page(viewer, BoardRequest{})
-			if got := boardShowIDs(board); !slices.Equal(got, []services.PostID{replay}) || !board.ReplaysBeingBuilt {
+			if got := boardShowIDs(board); !slices.Equal(got, []services.ShowID{replay}) || !board.ReplaysBeingBuilt {
 				t.Errorf("while the list is made the board is %v, building %t", got, board.ReplaysBeingBuilt)
 			}
 			close(goOn)
@@ -185,7 +185,7 @@ func TestAPageDoesNotWaitForItsReplays(t *testing.T) {
 					t.Fatal("the list is not made")
 				}
 			}
-			if got := boardShowIDs(board); !slices.Equal(got, []services.PostID{replay}) {
+			if got := boardShowIDs(board); !slices.Equal(got, []services.ShowID{replay}) {
 				t.Errorf("then it is %v", got)
 			}
 		})
@@ -207,7 +207,7 @@ func TestANodeThatLagsCatchesUp(t *testing.T) {
 		first := h.page(viewer, BoardRequest{First: 1})
 		startShows(w, one)
 		h.advanceAndRefresh()
-		if got := boardShowIDs(behind.page(viewer, BoardRequest{})); !slices.Equal(got, []services.PostID{one}) {
+		if got := boardShowIDs(behind.page(viewer, BoardRequest{})); !slices.Equal(got, []services.ShowID{one}) {
 			t.Errorf("a node that is behind makes sessions of what it knows: %v", got)
 		}
 		// The other node puts a replay into the viewer's list before this node reads of it in the log. The board that this node makes
@@ -224,11 +224,11 @@ func TestANodeThatLagsCatchesUp(t *testing.T) {
 		starts := newBoardNode(w.AnotherNode(), nil)
 		for _, node := range []boardNode{behind, starts} {
 			next := node.page(viewer, nextRequest(first, true))
-			if got := boardShowIDs(next); !slices.Equal(got, []services.PostID{one}) || next.Items[0].Frozen.Status != ShowUpcoming || next.Items[0].Show.Status != ShowLive {
+			if got := boardShowIDs(next); !slices.Equal(got, []services.ShowID{one}) || next.Items[0].Frozen.Status != ShowUpcoming || next.Items[0].Show.Status != ShowLive {
 				t.Errorf("the second page is %v", next.Items)
 			}
 		}
-		if got := boardShowIDs(first); !slices.Equal(got, []services.PostID{two}) {
+		if got := boardShowIDs(first); !slices.Equal(got, []services.ShowID{two}) {
 			t.Errorf("the first page was %v", got)
 		}
 	})
@@ -245,7 +245,7 @@ func TestReplaysEndWithTheirRetention(t *testing.T) {
 			w.Follow(host, viewer)
 			h.advanceAndRefresh()
 			const many = services.FeedRetention + 20
-			shows := make([]services.PostID, many)
+			shows := make([]services.ShowID, many)
 			for i := range shows {
 				shows[i] = planShow(w, host, time.Hour)
 			}
@@ -273,7 +273,7 @@ func TestASessionContinuesAfterItsLastHostIsUnfollowed(t *testing.T) {
 		h := newBoardNode(w, nil)
 		viewer := w.MakeUsers(1)[0]
 		hosts := w.MakeUsers(3)
-		var shows []services.PostID
+		var shows []services.ShowID
 		for i := range 6 {
 			if i < 3 {
 				w.Follow(hosts[i], viewer)
@@ -287,13 +287,13 @@ func TestASessionContinuesAfterItsLastHostIsUnfollowed(t *testing.T) {
 		h.advanceAndRefresh()
 		for _, byCursor := range []bool{true, false} {
 			next := h.page(viewer, nextRequest(page, byCursor))
-			if got := boardShowIDs(next); !slices.Equal(got, []services.PostID{shows[2], shows[3], shows[5]}) || next.SessionReplaced {
+			if got := boardShowIDs(next); !slices.Equal(got, []services.ShowID{shows[2], shows[3], shows[5]}) || next.SessionReplaced {
 				t.Errorf("after an unfollow: %v of %v", got, shows)
 			}
 		}
 		w.Follow(hosts[1], viewer)
 		h.advanceAndRefresh()
-		if got := boardShowIDs(h.page(viewer, nextRequest(page, false))); !slices.Equal(got, []services.PostID{shows[2], shows[3], shows[5]}) {
+		if got := boardShowIDs(h.page(viewer, nextRequest(page, false))); !slices.Equal(got, []services.ShowID{shows[2], shows[3], shows[5]}) {
 			t.Errorf("a host who is followed again waits for the next session: %v of %v", got, shows)
 		}
 		if got := boardShowIDs(h.page(viewer, BoardRequest{})); len(got) != 6 {
@@ -309,9 +309,9 @@ func TestNewerReplaysDoNotDisplaceThoseOfASession(t *testing.T) {
 		h := newBoardNode(w, nil)
 		viewer, host, other := w.MakeUsers(1)[0], w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 		w.Follow(host, viewer)
-		var old []services.PostID
+		var old []services.ShowID
 		for range 4 {
-			old = append([]services.PostID{newReplay(w, host)}, old...)
+			old = append([]services.ShowID{newReplay(w, host)}, old...)
 			h.advanceAndRefresh()
 		}
 		behind := newBoardNode(w.AnotherNode(), nil)

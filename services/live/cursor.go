@@ -38,11 +38,11 @@ func parseCursor(viewer services.UserID, text string) (session Session, position
 	ok := err == nil && len(bytes) > cursorPositionBytes && bytes[0] == cursorFormByte && bytes[1] <= 1
 	if ok {
 		position = ShowPlace{
-			Replay: bytes[1] == 1, Score: int64(binary.BigEndian.Uint64(bytes[2:])), ID: services.PostID(binary.BigEndian.Uint64(bytes[10:])),
+			Replay: bytes[1] == 1, Score: int64(binary.BigEndian.Uint64(bytes[2:])), ID: services.ShowID(binary.BigEndian.Uint64(bytes[10:])),
 		}
 		session, ok = sessionOf(bytes[cursorPositionBytes:])
 		// One position has one text: the comparison refuses spellings that decode to the same bytes.
-		ok = ok && position.ID > 0 && position.ID <= services.MaxSortableID && CursorText(session, position) == text
+		ok = ok && position.ID > 0 && services.SortableID(position.ID) <= services.MaxSortableID && CursorText(session, position) == text
 	}
 	switch {
 	case !ok:

@@ -16,7 +16,7 @@ func timeAtMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 // drawShow draws a show from few possible times, so that many are equal.
 func drawShow(t *rapid.T, id int) Show {
 	show := Show{
-		ID: services.PostID(id), Host: services.UserID(rapid.IntRange(1, 3).Draw(t, "host")),
+		ID: services.ShowID(id), Host: services.UserID(rapid.IntRange(1, 3).Draw(t, "host")),
 		Status:    rapid.SampledFrom([]ShowStatus{ShowUpcoming, ShowLive, ShowReplay}).Draw(t, "status"),
 		PlannedAt: timeAtMillis(rapid.Int64Range(1, 4).Draw(t, "planned")),
 	}
@@ -53,7 +53,7 @@ func showsAfter(shows []Show, position ShowPlace, limit int) (part []Show, more 
 	return part, false
 }
 
-func ids(shows []Show) (list []services.PostID) {
+func ids(shows []Show) (list []services.ShowID) {
 	for _, show := range shows {
 		list = append(list, show.ID)
 	}
@@ -139,7 +139,7 @@ func TestPagesTogetherEqualTheSortedList(t *testing.T) {
 // A source of which too little was read ends the page early, and no line is skipped.
 func TestAPageEndsWhereASourceWasNotReadFurther(t *testing.T) {
 	replay := func(id int, ended int64) boardLine {
-		return boardLineOf(Show{ID: services.PostID(id), Status: ShowReplay, EndedAt: timeAtMillis(ended)})
+		return boardLineOf(Show{ID: services.ShowID(id), Status: ShowReplay, EndedAt: timeAtMillis(ended)})
 	}
 	p := boardPart{Replays: []replayList{{Lines: []boardLine{replay(1, 9)}, HasMore: true}, {Lines: []boardLine{replay(2, 10), replay(3, 3)}}}}
 	page := p.page(5)
@@ -156,7 +156,7 @@ func TestAPageEndsWhereASourceWasNotReadFurther(t *testing.T) {
 func TestDifferencesAreSortedByKind(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var moves []Move
-		want := map[string][]services.PostID{}
+		want := map[string][]services.ShowID{}
 		for id := range rapid.IntRange(0, 30).Draw(t, "moves") {
 			was, is := drawShow(t, id+1), drawShow(t, id+1)
 			if rapid.IntRange(0, 3).Draw(t, "new") == 0 {
@@ -199,7 +199,7 @@ func TestDifferencesAreSortedByKind(t *testing.T) {
 func TestADifferenceIsBounded(t *testing.T) {
 	var moves []Move
 	for id := range maxChangedShows + 5 {
-		moves = append(moves, Move{Now: Show{ID: services.PostID(id + 1), Status: ShowLive, StartedAt: timeAtMillis(int64(id))}})
+		moves = append(moves, Move{Now: Show{ID: services.ShowID(id + 1), Status: ShowLive, StartedAt: timeAtMillis(int64(id))}})
 	}
 	d := newDifference(moves)
 	if len(d.WentLive) != maxChangedShows || !d.Truncated || d.WentLive[0].ID != maxChangedShows+5 {

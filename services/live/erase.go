@@ -54,7 +54,7 @@ func eraseReminders(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (era
 func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.StepPosition, found []int64) (map[string]int, error) {
 	removed := 0
 	for _, id := range found {
-		show, err := s.lockAndRead(ctx, tx, services.PostID(id))
+		show, err := s.lockAndRead(ctx, tx, services.ShowID(id))
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +88,7 @@ func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.StepPosit
 	// No board has these shows any more. Now their payloads in the changelog, their former positions and their rows are deleted.
 	keys := make([]string, len(found))
 	for i, id := range found {
-		keys[i] = services.PostID(id).String()
+		keys[i] = services.ShowID(id).String()
 	}
 	// A blank entry makes a node that reads it later reload all shows.
 	if err := changelog.BlankEntries(ctx, tx, ChangelogKind, keys); err != nil {

@@ -77,7 +77,7 @@ WITH moved AS MATERIALIZED (SELECT show FROM show_history WHERE until_at >= $1 O
 
 // formerPosition is a show's position on boards between two versions of the log.
 type formerPosition struct {
-	Show         services.PostID
+	Show         services.ShowID
 	Host         services.UserID
 	FromVersion  uint64     // from this version on
 	UntilVersion uint64     // before this one
@@ -136,17 +136,17 @@ func nullTime(t time.Time) sql.NullInt64 {
 
 // lockShow reads a show and locks it until this transaction ends. Lock the log of shows first (lockLog), as every transaction that
 // changes a show does, so that no two of them deadlock. NOT_FOUND if the show does not exist.
-func lockShow(ctx context.Context, tx *sql.Tx, id services.PostID) (Show, error) {
+func lockShow(ctx context.Context, tx *sql.Tx, id services.ShowID) (Show, error) {
 	return lockedShow(ctx, tx, showForUpdate, id)
 }
 
 // lockShowShared reads a show and keeps others from changing it until this transaction ends. NOT_FOUND if it does not exist.
-func lockShowShared(ctx context.Context, tx *sql.Tx, id services.PostID) (Show, error) {
+func lockShowShared(ctx context.Context, tx *sql.Tx, id services.ShowID) (Show, error) {
 	return lockedShow(ctx, tx, showForShare, id)
 }
 
 // lockedShow reads one show by a statement that locks its row. NOT_FOUND, with a text for the client, if it does not exist.
-func lockedShow(ctx context.Context, tx *sql.Tx, st sql.Statement, id services.PostID) (Show, error) {
+func lockedShow(ctx context.Context, tx *sql.Tx, st sql.Statement, id services.ShowID) (Show, error) {
 	found, err := selectShows(ctx, tx.Runner, st, id)
 	if err == nil && len(found) == 0 {
 		err = services.Errorf(services.NotFound, "there is no %s", services.GlobalID(services.ShowType, id.String()))
@@ -190,9 +190,9 @@ func timeOrNone(us sql.NullInt64) time.Time {
 }
 
 // readShows reads shows by ID, in any status. An unknown ID is absent.
-func readShows(ctx context.Context, r sql.Runner, ids []services.PostID) (map[services.PostID]Show, error) {
+func readShows(ctx context.Context, r sql.Runner, ids []services.ShowID) (map[services.ShowID]Show, error) {
 	list, err := selectShows(ctx, r, showsByID, ids)
-	found := make(map[services.PostID]Show, len(list))
+	found := make(map[services.ShowID]Show, len(list))
 	for _, show := range list {
 		found[show.ID] = show
 	}
@@ -252,7 +252,7 @@ func deleteBefore(ctx context.Context, db *sql.DB, st sql.Statement, before time
 
 // visibleShow reads a show for a viewer's command, and keeps others from changing it until this transaction ends. NOT_FOUND
 // if it does not exist or is hidden from the viewer.
-func visibleShow(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument string, id services.PostID) (Show, error) {
+func visibleShow(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument string, id services.ShowID) (Show, error) {
 	show, err := lockShowShared(ctx, tx, id)
 	return show, people.CheckVisible(ctx, tx, viewer, show.Host, err, argument, services.GlobalID(services.ShowType, id.String()))
 }

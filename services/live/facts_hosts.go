@@ -154,7 +154,7 @@ func publishShowsOfHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserI
 	}
 	var formers [][]any
 	err = tx.Each(ctx, publishReplays, []any{hosts, int64(version)}, func(scan func(...any) error) error {
-		var show services.PostID
+		var show services.ShowID
 		var host services.UserID
 		var pull bool
 		err := scan(&show, &host, &pull)
@@ -240,7 +240,7 @@ func followedHostsByReader(ctx context.Context, db *sql.DB, readers []services.U
 // unfollowedSince reports whether a host's shows have left the board of a session since it was made (made is Session.CreationID).
 // Either the follow has ended, or it continues and is muted or hidden. A hide from before the board does not count, because the
 // host was never on it. A mute counts whenever it began: the viewer made it, so the answer tells them nothing about others.
-func unfollowedSince(ctx context.Context, db *sql.DB, follower, followee services.UserID, made services.PostID) (bool, error) {
+func unfollowedSince(ctx context.Context, db *sql.DB, follower, followee services.UserID, made services.SortableID) (bool, error) {
 	var is int
 	return db.One(ctx, followEnded, []any{follower, followee, made.Time(), made}, &is)
 }

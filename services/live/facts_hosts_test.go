@@ -40,7 +40,7 @@ func TestAHostIsPublishedOnceDocumentsListIt(t *testing.T) {
 			return nil
 		})
 		sqltest.Equal(b.T, is(7), [2]bool{true, false})
-		unpublished := func(id services.PostID, status ShowStatus) Show {
+		unpublished := func(id services.ShowID, status ShowStatus) Show {
 			show := aShow(id, 7, status, 1)
 			show.Version, show.LiveVersion = 0, 0
 			return show
@@ -174,15 +174,15 @@ func TestEndsOfFollowsOfHosts(t *testing.T) {
 func TestReminders(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.addShows(aShow(5, 1, ShowUpcoming, 1), aShow(6, 1, ShowUpcoming, 1), aShow(7, 1, ShowLive, 1))
-		add := func(show services.PostID, user services.UserID) (added bool) {
+		add := func(show services.ShowID, user services.UserID) (added bool) {
 			b.MustWrite(func(tx *sql.Tx) (err error) { added, err = putReminder(b.Ctx, tx, show, user); return err })
 			return added
 		}
 		sqltest.Equal(b.T, []bool{add(5, 2), add(5, 2), add(6, 2), add(7, 2), add(5, 4), add(5, 3)}, []bool{true, false, true, true, true, true})
 		sqltest.Equal(b.T, sqltest.Must(readReminders(b.Ctx, b.DB, 5, 0, 2))(b.T), []services.UserID{2, 3})
 		sqltest.Equal(b.T, sqltest.Must(readReminders(b.Ctx, b.DB, 5, 3, 2))(b.T), []services.UserID{4})
-		sqltest.Equal(b.T, sqltest.Must(remindedShows(b.Ctx, b.DB, 2, []services.PostID{5, 6, 8}))(b.T), map[services.PostID]bool{5: true, 6: true})
-		sqltest.Equal(b.T, len(sqltest.Must(remindedShows(b.Ctx, b.DB, 9, []services.PostID{5}))(b.T)), 0)
+		sqltest.Equal(b.T, sqltest.Must(remindedShows(b.Ctx, b.DB, 2, []services.ShowID{5, 6, 8}))(b.T), map[services.ShowID]bool{5: true, 6: true})
+		sqltest.Equal(b.T, len(sqltest.Must(remindedShows(b.Ctx, b.DB, 9, []services.ShowID{5}))(b.T)), 0)
 		b.MustWrite(func(tx *sql.Tx) error {
 			sqltest.Equal(b.T, sqltest.Must(countReminders(b.Ctx, tx, 2, 9))(b.T), 2) // one of the three shows is live
 			sqltest.Equal(b.T, sqltest.Must(countReminders(b.Ctx, tx, 2, 1))(b.T), 1)
@@ -193,7 +193,7 @@ func TestReminders(t *testing.T) {
 		})
 		// A count reads a bounded number of the newest reminders, and does not scan all reminders of past shows.
 		var newer []Show
-		for id := services.PostID(8); id < 8+4*remindersReadFactor; id++ {
+		for id := services.ShowID(8); id < 8+4*remindersReadFactor; id++ {
 			newer = append(newer, aShow(id, 1, ShowLive, 1))
 		}
 		b.addShows(newer...)

@@ -85,6 +85,6 @@ func insertImportedShows(ctx context.Context, tx *sql.Tx, shows []Show) (inserte
 
 // noFormerPositionRow returns a row of the history for a show that no board had before a version. The row has the status of a
 // cancelled show, which has no position.
-func noFormerPositionRow(show services.PostID, host services.UserID, until uint64, at time.Time) []any {
+func noFormerPositionRow(show services.ShowID, host services.UserID, until uint64, at time.Time) []any {
 	return []any{show, int64(0), int64(until), at, host, statusCode(ShowCancelled), int64(0)}
 }

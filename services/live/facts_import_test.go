@@ -15,7 +15,7 @@ func TestImportedShows(t *testing.T) {
 		var shows []Show
 		for i, status := range ShowStatuses {
 			for _, host := range []services.UserID{3, 9} {
-				show := aShow(services.PostID(10*i)+services.PostID(host), host, status, i)
+				show := aShow(services.ShowID(10*i)+services.ShowID(host), host, status, i)
 				show.Version = map[services.UserID]uint64{3: 7}[host]
 				show.LiveVersion, show.CoverURL, show.ReplayURL, show.Pull = min(show.LiveVersion, show.Version), "https://a.example/c", "https://a.example/r", host == 9
 				shows = append(shows, show)
@@ -30,8 +30,8 @@ func TestImportedShows(t *testing.T) {
 			sqltest.Equal(b.T, sqltest.Must(insertImportedShows(b.Ctx, tx, shows[:2]))(b.T), 0)
 			return nil
 		})
-		var ids []services.PostID
-		want := map[services.PostID]Show{}
+		var ids []services.ShowID
+		want := map[services.ShowID]Show{}
 		for _, show := range shows {
 			ids = append(ids, show.ID)
 			want[show.ID] = show
@@ -39,6 +39,6 @@ func TestImportedShows(t *testing.T) {
 		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.Shows(b.Ctx, ids))(b.T), want)
 		// The replay was on no board before its version. The shows of the host that not all documents name are on no board yet.
 		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, now))(b.T), []formerPosition{{Show: 23, Host: 3, UntilVersion: 7, UntilAt: now, Status: ShowCancelled}})
-		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 10))(b.T)), []services.PostID{3, 13})
+		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 10))(b.T)), []services.ShowID{3, 13})
 	})
 }

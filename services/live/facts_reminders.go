@@ -47,13 +47,13 @@ const remindersReadFactor = 4
 
 // putReminder records a user's wish to be notified when a show starts; false if it is recorded already. The caller has
 // locked the show, so that it cannot start meanwhile.
-func putReminder(ctx context.Context, tx *sql.Tx, show services.PostID, user services.UserID) (added bool, err error) {
+func putReminder(ctx context.Context, tx *sql.Tx, show services.ShowID, user services.UserID) (added bool, err error) {
 	inserted, err := tx.Run(ctx, insertReminder, show, user, tx.EventTime())
 	return inserted > 0, err
 }
 
 // removeReminder removes a user's reminder of a show; false if there was none.
-func removeReminder(ctx context.Context, tx *sql.Tx, show services.PostID, user services.UserID) (dropped bool, err error) {
+func removeReminder(ctx context.Context, tx *sql.Tx, show services.ShowID, user services.UserID) (dropped bool, err error) {
 	deleted, err := tx.Run(ctx, deleteReminder, show, user)
 	return deleted > 0, err
 }
@@ -67,15 +67,15 @@ func countReminders(ctx context.Context, tx *sql.Tx, user services.UserID, limit
 
 // readReminders lists the users with a reminder of a show and a user ID above after, at most limit, in order of user ID. Users
 // that the host has blocked since are omitted, because they could not set a reminder now.
-func readReminders(ctx context.Context, db *sql.DB, show services.PostID, after services.UserID, limit int) ([]services.UserID, error) {
+func readReminders(ctx context.Context, db *sql.DB, show services.ShowID, after services.UserID, limit int) ([]services.UserID, error) {
 	return sql.ReadColumn[services.UserID](ctx, db, showReminders, show, after, limit)
 }
 
 // remindedShows returns those of the given shows of which a user has a reminder.
-func remindedShows(ctx context.Context, db *sql.DB, user services.UserID, shows []services.PostID) (map[services.PostID]bool, error) {
-	reminds := make(map[services.PostID]bool)
+func remindedShows(ctx context.Context, db *sql.DB, user services.UserID, shows []services.ShowID) (map[services.ShowID]bool, error) {
+	reminds := make(map[services.ShowID]bool)
 	err := db.Each(ctx, userReminders, []any{user, shows}, func(scan func(...any) error) error {
-		var show services.PostID
+		var show services.ShowID
 		err := scan(&show)
 		reminds[show] = true
 		return err

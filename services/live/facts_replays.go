@@ -86,7 +86,7 @@ func replaysOfFollowedHosts(ctx context.Context, db *sql.DB, reader services.Use
 	if limit <= 0 {
 		return nil, nil
 	}
-	ended, id := int64(math.MaxInt64), services.MaxSortableID
+	ended, id := int64(math.MaxInt64), services.ShowID(services.MaxSortableID)
 	if before.Replay {
 		// Scores are milliseconds, times in SQL microseconds.
 		ended, id = before.Score*1000, before.ID

@@ -42,13 +42,13 @@ func showTime(second int) time.Time {
 }
 
 // aShow returns a show that is or was on boards. Its times derive from second, its versions from its ID.
-func aShow(id services.PostID, host services.UserID, status ShowStatus, second int) Show {
+func aShow(id services.ShowID, host services.UserID, status ShowStatus, second int) Show {
 	show := Show{
 		ID: id, Host: host, Title: fmt.Sprint("show ", id), Status: status, PlannedAt: showTime(second), UpdatedAt: showTime(second), Version: uint64(id),
 	}
 	switch status {
 	case ShowLive:
-		show.StartedAt, show.LiveVersion, show.LiveStamp = showTime(second), uint64(id), id
+		show.StartedAt, show.LiveVersion, show.LiveStamp = showTime(second), uint64(id), services.SortableID(id)
 	case ShowReplay:
 		show.StartedAt, show.EndedAt = showTime(second-5), showTime(second)
 	case ShowCancelled:
@@ -73,8 +73,8 @@ func (b *testStore) addShows(shows ...Show) {
 	})
 }
 
-func idsOf(shows []Show) []services.PostID {
-	ids := make([]services.PostID, len(shows))
+func idsOf(shows []Show) []services.ShowID {
+	ids := make([]services.ShowID, len(shows))
 	for i, show := range shows {
 		ids[i] = show.ID
 	}
@@ -86,17 +86,17 @@ func TestAShowIsStoredUnchanged(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		at := showTime(0).Add(123 * time.Millisecond)
 		show := Show{
-			ID: services.MaxPostID, Host: 1<<32 - 1, Title: "„Jazz“ 😀", CoverURL: "https://example.com/c", Status: ShowUpcoming,
+			ID: services.ShowID(services.MaxSortableID), Host: 1<<32 - 1, Title: "„Jazz“ 😀", CoverURL: "https://example.com/c", Status: ShowUpcoming,
 			PlannedAt: at, UpdatedAt: at.Add(time.Microsecond),
 		}
 		b.addShows(show)
 		read := func() Show {
-			return sqltest.Must(readShows(b.Ctx, b.DB.Runner, []services.PostID{show.ID, 5}))(b.T)[show.ID]
+			return sqltest.Must(readShows(b.Ctx, b.DB.Runner, []services.ShowID{show.ID, 5}))(b.T)[show.ID]
 		}
 		sqltest.Equal(b.T, read(), show)
 		show.Title, show.CoverURL, show.ReplayURL, show.Status = "a", "", "https://example.com/r", ShowReplay
 		show.PlannedAt, show.StartedAt, show.EndedAt, show.UpdatedAt = at.Add(time.Hour), at, at.Add(time.Second), at.Add(time.Minute)
-		show.Version, show.LiveVersion, show.LiveStamp, show.Pull = 1<<62, 1<<61, services.MaxPostID, true
+		show.Version, show.LiveVersion, show.LiveStamp, show.Pull = 1<<62, 1<<61, services.MaxSortableID, true
 		former := formerPosition{
 			Show: show.ID, Host: show.Host, FromVersion: 7, UntilVersion: 1 << 62, UntilAt: b.Clock.Now().UTC().Truncate(time.Microsecond), Status: ShowUpcoming, Score: -at.UnixMilli(),
 		}
@@ -104,7 +104,7 @@ func TestAShowIsStoredUnchanged(t *testing.T) {
 		sqltest.Equal(b.T, read(), show)
 		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, former.UntilAt))(b.T), []formerPosition{former})
 		sqltest.Equal(b.T, len(sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, former.UntilAt.Add(time.Microsecond)))(b.T)), 0)
-		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.EndedShows(b.Ctx, former.UntilAt))(b.T)), []services.PostID{show.ID})
+		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.EndedShows(b.Ctx, former.UntilAt))(b.T)), []services.ShowID{show.ID})
 		show.Title = "b"
 		b.MustWrite(func(tx *sql.Tx) error { return rewriteShow(b.Ctx, tx, show, nil) })
 		sqltest.Equal(b.T, read(), show)
@@ -182,13 +182,13 @@ func TestReplaysOfHosts(t *testing.T) {
 		b.addShows(aShow(1, 2, ShowReplay, 5), aShow(2, 2, ShowReplay, 5), aShow(3, 2, ShowReplay, 4), unpublished,
 			pulled(aShow(4, 2, ShowReplay, 9)), pulled(aShow(5, 2, ShowReplay, 8)), pulled(aShow(6, 2, ShowReplay, 8)),
 			pulled(aShow(7, 3, ShowReplay, 1)), aShow(8, 2, ShowLive, 7))
-		sqltest.Equal(b.T, idsOf(sqltest.Must(newestReplaysOf(b.Ctx, b.DB, 2, 10))(b.T)), []services.PostID{2, 1, 3})
-		sqltest.Equal(b.T, idsOf(sqltest.Must(newestReplaysOf(b.Ctx, b.DB, 2, 2))(b.T)), []services.PostID{2, 1})
+		sqltest.Equal(b.T, idsOf(sqltest.Must(newestReplaysOf(b.Ctx, b.DB, 2, 10))(b.T)), []services.ShowID{2, 1, 3})
+		sqltest.Equal(b.T, idsOf(sqltest.Must(newestReplaysOf(b.Ctx, b.DB, 2, 2))(b.T)), []services.ShowID{2, 1})
 		sqltest.Equal(b.T, len(sqltest.Must(newestReplaysOf(b.Ctx, b.DB, 3, 2))(b.T)), 0)
 		hosts := []services.UserID{2, 3, 4}
-		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.PulledReplays(b.Ctx, hosts, 10))(b.T)), []services.PostID{4, 6, 5, 7})
-		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.PulledReplays(b.Ctx, hosts, 2))(b.T)), []services.PostID{4, 6, 7})
-		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.PulledReplays(b.Ctx, hosts, 1))(b.T)), []services.PostID{4, 7})
+		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.PulledReplays(b.Ctx, hosts, 10))(b.T)), []services.ShowID{4, 6, 5, 7})
+		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.PulledReplays(b.Ctx, hosts, 2))(b.T)), []services.ShowID{4, 6, 7})
+		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.PulledReplays(b.Ctx, hosts, 1))(b.T)), []services.ShowID{4, 7})
 	})
 }
 
@@ -196,7 +196,7 @@ func TestReplaysOfHosts(t *testing.T) {
 // equal a sorted list.
 func TestReplaysOfFollowedHostsAreASortedList(t *testing.T) {
 	eachStore(t, func(b *testStore) {
-		next := services.PostID(0)
+		next := services.ShowID(0)
 		reader := services.UserID(0)
 		histories.ReduceRapidChecks(b.T, 5)
 		rapid.Check(b.T, func(t *rapid.T) {

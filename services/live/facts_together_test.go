@@ -21,7 +21,7 @@ func TestChangesOfTheSameShowsGoOutTogether(t *testing.T) {
 	errMine := errors.New("mine")
 	host := b.MakeUsers("host")[0]
 	for i := range shows {
-		b.addShows(aShow(services.PostID(i+1), host, ShowUpcoming, 1))
+		b.addShows(aShow(services.ShowID(i+1), host, ShowUpcoming, 1))
 	}
 	fns := make([]func(*sql.Tx) error, changes)
 	for i := range fns {
@@ -29,7 +29,7 @@ func TestChangesOfTheSameShowsGoOutTogether(t *testing.T) {
 			if _, err := changelog.LockLog(b.Ctx, tx, ChangelogKind); err != nil {
 				return err
 			}
-			show, err := lockShow(b.Ctx, tx, services.PostID(i%shows+1))
+			show, err := lockShow(b.Ctx, tx, services.ShowID(i%shows+1))
 			if err != nil {
 				return err
 			}

@@ -63,7 +63,7 @@ cancelled as if its host did it. Ctrl-C stops the replay, and the next run conti
 // showImport is one import of shows under way.
 type showImport struct {
 	*importer.Run
-	ids  interface{ Next() services.PostID } // makes the IDs of the shows
+	ids  interface{ Next() services.SortableID } // makes the IDs of the shows
 	keys *people.KeyTable                    // the keys of hosts in the file, with their user IDs
 
 	batch        []showRow // the good rows since the last commit
@@ -77,7 +77,7 @@ type showImport struct {
 // are new: shows of new hosts are on boards as soon as their followers' documents name the hosts. A file that was read to its end adds
 // nothing when it is imported again. Bad lines are put aside and reported; the error is INVALID for a file that cannot be read or is
 // cut off, as by Follows.
-func ImportFile(ctx context.Context, db importer.Store, ids interface{ Next() services.PostID }, opts importer.Options) (importer.Report, error) {
+func ImportFile(ctx context.Context, db importer.Store, ids interface{ Next() services.SortableID }, opts importer.Options) (importer.Report, error) {
 	run, err := importer.Open(db, opts, importForm)
 	if err != nil {
 		return importer.Report{}, err
@@ -139,7 +139,7 @@ func (im *showImport) plan(ctx context.Context) ([]plannedShow, error) {
 		case !known:
 			// The ID has the time of the import, whenever the show took place.
 			id := im.ids.Next()
-			show := row.toShow(id, id.Time())
+			show := row.toShow(services.ShowID(id), id.Time())
 			show.Host = services.UserID(im.keys.IndexOf([]byte(row.Host)))
 			planned = append(planned, plannedShow{show, showRef(row.Key)})
 			// A later row of the key is a duplicate, or bad if it names another host.
@@ -247,7 +247,7 @@ func (im *showImport) putOnBoards(ctx context.Context, tx *sql.Tx, planned []Sho
 		show := &planned[i]
 		show.Pull = show.Status == ShowReplay && authors[show.Host].Mode == services.AuthorHuge
 		if show.Status == ShowLive {
-			show.LiveStamp = show.ID
+			show.LiveStamp = services.SortableID(show.ID)
 		}
 		// Version 0 keeps a show off all boards: until the job that writes its host into documents sets the version, and for good if the show
 		// is cancelled.

@@ -24,9 +24,9 @@ import (
 // pushes and jobs.
 type ShowService interface {
 	Schedule(host services.UserID, draft ShowDraft) *jobs.Command
-	Start(host services.UserID, id services.PostID, at time.Time) *jobs.Command
-	End(host services.UserID, id services.PostID, at time.Time, replayURL string) *jobs.Command
-	Cancel(host services.UserID, id services.PostID) *jobs.Command
+	Start(host services.UserID, id services.ShowID, at time.Time) *jobs.Command
+	End(host services.UserID, id services.ShowID, at time.Time, replayURL string) *jobs.Command
+	Cancel(host services.UserID, id services.ShowID) *jobs.Command
 }
 
 // scheduleLeadTime is the time from the scheduling of a show to its plan or its start, whichever is earlier, by the clock of the
@@ -257,7 +257,7 @@ func (re *showReplayRun) applyEvent(ctx context.Context, event showEvent, number
 // host becomes a user with the first show. It fails if the host is being erased.
 func (re *showReplayRun) command(ctx context.Context, tx *sql.Tx, event showEvent, row showRow, show refs.RefHolder) (*jobs.Command, error) {
 	// The zero time means now. With its old time from the file, the event would alert nobody.
-	id, now := services.PostID(show.Object.Number), time.Time{}
+	id, now := services.ShowID(show.Object.Number), time.Time{}
 	switch event.step {
 	case stepCancel:
 		return re.service.Cancel(show.Owner, id), nil

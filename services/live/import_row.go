@@ -113,7 +113,7 @@ func (r showRow) otherHostError(host string) error {
 }
 
 // toShow makes the show of a row, except for its host.
-func (r showRow) toShow(id services.PostID, now time.Time) Show {
+func (r showRow) toShow(id services.ShowID, now time.Time) Show {
 	show := Show{
 		ID: id, Title: r.Title, CoverURL: r.CoverURL, ReplayURL: r.ReplayURL, Status: ShowUpcoming,
 		PlannedAt: r.PlannedAt.Time, StartedAt: r.StartedAt.Time, EndedAt: r.EndedAt.Time, UpdatedAt: now,

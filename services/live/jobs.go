@@ -35,7 +35,7 @@ func (s *Service) kinds() []jobs.Kind {
 // CloseShowJob returns the job that closes a show at a time, unless the show is started or ended before. The due time may have moved
 // when the job runs: the job reads the show, and goes back into the queue if it runs too early. With the zero time the job runs
 // at once, and finds the due time itself.
-func CloseShowJob(show services.PostID, at time.Time) jobs.NewJob {
+func CloseShowJob(show services.ShowID, at time.Time) jobs.NewJob {
 	job := jobs.KeyedJob(jobClose, show.String())
 	job.NotBefore = at
 	return job
@@ -44,15 +44,15 @@ func CloseShowJob(show services.PostID, at time.Time) jobs.NewJob {
 // reminderPayload is the payload of a job that sends the remaining reminders of a started show, to users with IDs above After. The
 // payload is stored in the queue, so its JSON names must stay.
 type reminderPayload struct {
-	Show  services.PostID `json:"show"`
+	Show  services.ShowID `json:"show"`
 	After services.UserID `json:"after,omitempty"`
 
-	StartedAt services.PostID `json:"moment,omitempty"` // an ID of the time of the start, if it was reported late: see notifications.Cause
+	StartedAt services.SortableID `json:"moment,omitempty"` // an ID of the time of the start, if it was reported late: see notifications.Cause
 }
 
 // remindJob returns the job that sends all reminders of a show that has started. moment is an ID of the time of a past start; 0
 // means now.
-func remindJob(show, moment services.PostID) jobs.NewJob {
+func remindJob(show services.ShowID, moment services.SortableID) jobs.NewJob {
 	return reminderPayload{Show: show, StartedAt: moment}.job()
 }
 
@@ -157,10 +157,11 @@ func (s *Service) jobsForShowChange(tx *sql.Tx, before, after Show) (queued []jo
 // other shows is closed in its own transaction.
 func (s *Service) closeShows(ctx context.Context, claimed []jobs.Job) (outcomes []error) {
 	outcomes = make([]error, len(claimed))
-	ids := make([]services.PostID, len(claimed))
+	ids := make([]services.ShowID, len(claimed))
 	for i, job := range claimed {
-		if ids[i], outcomes[i] = services.ParseSortableID(job.Key); outcomes[i] != nil {
-			outcomes[i] = fmt.Errorf("key of %s: %w", job.Kind, outcomes[i])
+		id, err := services.ParseSortableID(job.Key)
+		if ids[i] = services.ShowID(id); err != nil {
+			outcomes[i] = fmt.Errorf("key of %s: %w", job.Kind, err)
 		}
 	}
 	var early map[int]bool
@@ -185,7 +186,7 @@ func (s *Service) closeShows(ctx context.Context, claimed []jobs.Job) (outcomes 
 
 // postponeEarlyCloses replaces the jobs of shows that are not due yet by jobs at their due times. early has the indexes of these
 // shows.
-func (s *Service) postponeEarlyCloses(ctx context.Context, tx *sql.Tx, claimed []jobs.Job, ids []services.PostID) (early map[int]bool, err error) {
+func (s *Service) postponeEarlyCloses(ctx context.Context, tx *sql.Tx, claimed []jobs.Job, ids []services.ShowID) (early map[int]bool, err error) {
 	if err := s.lockLog(ctx, tx); err != nil {
 		return nil, err
 	}
@@ -212,7 +213,7 @@ func (s *Service) postponeEarlyCloses(ctx context.Context, tx *sql.Tx, claimed [
 }
 
 // closeShow closes a show that was not started or ended in time, and leaves any other show unchanged.
-func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
+func (s *Service) closeShow(ctx context.Context, id services.ShowID) error {
 	changed := false
 	err := s.store.Write(ctx, func(tx *sql.Tx) error {
 		changed = false
@@ -249,7 +250,7 @@ func (s *Service) runRemind(ctx context.Context, job jobs.Job) error {
 	if err := jobs.ReadPayload(job, &part); err != nil {
 		return err
 	}
-	found, err := readShows(ctx, s.store.Runner, []services.PostID{part.Show})
+	found, err := readShows(ctx, s.store.Runner, []services.ShowID{part.Show})
 	if err != nil {
 		return err
 	}
@@ -260,7 +261,7 @@ func (s *Service) runRemind(ctx context.Context, job jobs.Job) error {
 	}
 	causes := make([]notifications.Cause, len(users))
 	for i, user := range users {
-		causes[i] = notifications.Cause{Recipient: user, Category: services.CategoryReminder, Subject: part.Show, Actor: found[part.Show].Host}
+		causes[i] = notifications.Cause{Recipient: user, Category: services.CategoryReminder, Subject: services.SortableID(part.Show), Actor: found[part.Show].Host}
 	}
 	queued, err := notifications.NotifyJobsAt(part.StartedAt, causes...)
 	if err != nil {

@@ -77,7 +77,7 @@ func (s *Service) versionedFields(ctx context.Context, user services.UserID) ([]
 }
 
 // seenVersionedField is the versioned field of a seen position.
-func seenVersionedField(seen services.PostID) rdb.VersionedField {
+func seenVersionedField(seen services.SortableID) rdb.VersionedField {
 	return rdb.LiveSeenVersionedField(uint64(seen))
 }
 

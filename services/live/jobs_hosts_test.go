@@ -22,9 +22,9 @@ func documentNamesHost(w *fanouttest.World, reader, host services.UserID) bool {
 }
 
 // onBoardsSinceVersion is the version of the log since which boards have a show in its present state; 0 if no board has the show.
-func onBoardsSinceVersion(w *fanouttest.World, show services.PostID) uint64 {
+func onBoardsSinceVersion(w *fanouttest.World, show services.ShowID) uint64 {
 	w.TB.Helper()
-	shows, err := readShows(w.TB.Context(), w.Store.Runner, []services.PostID{show})
+	shows, err := readShows(w.TB.Context(), w.Store.Runner, []services.ShowID{show})
 	w.Must(err)
 	return shows[show].Version
 }
@@ -56,7 +56,7 @@ func TestDocumentsNameAHostBeforeBoardsHaveItsShows(t *testing.T) {
 		upcoming, live, cancelled, over := planShow(w, host, time.Hour), planShow(w, host, time.Hour), planShow(w, host, time.Hour), planShow(w, host, time.Hour)
 		startShows(w, live, over)
 		endShows(w, over)
-		changeShows(w, []services.PostID{cancelled}, func(show Show, now time.Time) (Show, bool, error) { return show.cancel(now) })
+		changeShows(w, []services.ShowID{cancelled}, func(show Show, now time.Time) (Show, bool, error) { return show.cancel(now) })
 		if n := runJobsOfKind(w, "host.name", 9); n != 1 {
 			t.Fatalf("a host with four shows is named by %d jobs", n)
 		}
@@ -128,7 +128,7 @@ func TestAHostWithoutFollowersIsOnBoardsAtOnce(t *testing.T) {
 func TestTheSeenPositionOfABoardIsProjected(t *testing.T) {
 	eachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		user := w.MakeUsers(1)[0]
-		see := func(version services.PostID) {
+		see := func(version services.ShowID) {
 			w.Write(func(ctx context.Context, tx *sql.Tx) error {
 				_, err := positions.Advance(ctx, tx, user, positions.LiveBoardView, "", version)
 				return err

@@ -31,12 +31,12 @@ func (s *Service) replayKinds() []jobs.Kind {
 
 // replayChunk is a chunk of a host's followers, and the show to add to their lists. Show 0 stands for the host's newest replays.
 type replayChunk struct {
-	Show services.PostID `json:"show,omitempty"`
+	Show services.ShowID `json:"show,omitempty"`
 	fanout.FollowerChunk
 }
 
 // fanOutReplayJob is the job that adds a show that has become a replay to the lists of its host's followers.
-func fanOutReplayJob(show services.PostID) jobs.NewJob {
+func fanOutReplayJob(show services.ShowID) jobs.NewJob {
 	return jobs.KeyedJob(jobFanOutReplay, show.String())
 }
 
@@ -64,7 +64,7 @@ func inReplayLists(show Show) bool {
 }
 
 // fanOutReplay adds a replay to the lists of its host's followers.
-func (s *Service) fanOutReplay(ctx context.Context, job jobs.Job, id services.PostID) error {
+func (s *Service) fanOutReplay(ctx context.Context, job jobs.Job, id services.ShowID) error {
 	show, err := s.show(ctx, id)
 	// The host was erased, or is not on boards yet. In the second case publishShows will queue a job for the host's replays.
 	if err != nil || !inReplayLists(show) {
@@ -84,7 +84,7 @@ func (s *Service) fanOutReplays(ctx context.Context, job jobs.Job) error {
 
 // fanOutChunks updates the lists of the followers as a fan-out of posts updates inboxes: at once if they are one chunk, otherwise by a
 // job for each chunk. No board waits for these jobs, because node caches keep ended shows for the life of a session.
-func (s *Service) fanOutChunks(ctx context.Context, job jobs.Job, host services.UserID, id services.PostID) error {
+func (s *Service) fanOutChunks(ctx context.Context, job jobs.Job, host services.UserID, id services.ShowID) error {
 	// For a big host only the active followers are updated; the lists of idle followers are rebuilt when they return.
 	since, err := s.fanout.PushLastSeenCutoff(ctx, host)
 	if err != nil {
@@ -118,8 +118,8 @@ func (s *Service) runReplayChunk(ctx context.Context, job jobs.Job) error {
 }
 
 // show reads a show; it is zero when its host was erased.
-func (s *Service) show(ctx context.Context, id services.PostID) (Show, error) {
-	shows, err := readShows(ctx, s.store.Runner, []services.PostID{id})
+func (s *Service) show(ctx context.Context, id services.ShowID) (Show, error) {
+	shows, err := readShows(ctx, s.store.Runner, []services.ShowID{id})
 	return shows[id], err
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // replaysOf are the shows that a user's board lists as replays.
-func replaysOf(w *fanouttest.World, user services.UserID) (ids []services.PostID) {
+func replaysOf(w *fanouttest.World, user services.UserID) (ids []services.ShowID) {
 	w.TB.Helper()
 	for _, entry := range readOrRebuildBoard(w, user).Replays {
 		ids = append(ids, entry.Place.ID)
@@ -35,7 +35,7 @@ func TestReplaysFollowTheFollows(t *testing.T) {
 		w.Follow(other, readers[:2]...)
 		first, second := newReplay(w, host), newReplay(w, other)
 		w.RunAllJobs(w.Fanout)
-		want := func(user services.UserID, ids ...services.PostID) {
+		want := func(user services.UserID, ids ...services.ShowID) {
 			t.Helper()
 			if got := replaysOf(w, user); !slices.Equal(got, ids) {
 				t.Errorf("user %d has the replays %v, want %v", user, got, ids)
@@ -143,7 +143,7 @@ func TestReplaysOfBigAndHugeHosts(t *testing.T) {
 		if len(read.Replays) != 1 || !w.Projector.IsIdleIfSeenOn(read.LastActiveDay) {
 			t.Errorf("who is idle was pushed %+v", read)
 		}
-		both := []services.PostID{second, first}
+		both := []services.ShowID{second, first}
 		for _, user := range users[1:] {
 			if got := replaysOf(w, user); !slices.Equal(got, both) {
 				t.Errorf("user %d has the replays %v, want %v", user, got, both)
@@ -172,7 +172,7 @@ func TestLongListsOfReplays(t *testing.T) {
 		w.Follow(other, reader)
 		w.RunAllJobs(w.Fanout)
 		many := func(host services.UserID, count int) {
-			ids := make([]services.PostID, count)
+			ids := make([]services.ShowID, count)
 			for i := range ids {
 				ids[i] = planShow(w, host, time.Minute)
 			}
@@ -213,7 +213,7 @@ func TestMissingListsOfReplaysAreRebuilt(t *testing.T) {
 	eachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(2)
 		w.Follow(users[0], users[1])
-		ids := []services.PostID{newReplay(w, users[0])}
+		ids := []services.ShowID{newReplay(w, users[0])}
 		w.RunAllJobs(w.Fanout)
 		w.Must(showServiceOf(w).rebuildReplays(t.Context(), 99)) // a user without a document has no list
 		done := make(chan error)
@@ -309,16 +309,16 @@ func TestRefusedReplaysAreReadAgain(t *testing.T) {
 			_, err := people.InsertFollow(ctx, tx, services.FollowEdge{Follower: readers[1], Followee: host, PostsCountAfter: w.IDs.Next()})
 			return err
 		})
-		shows, err := readShows(t.Context(), w.Store.Runner, []services.PostID{second})
+		shows, err := readShows(t.Context(), w.Store.Runner, []services.ShowID{second})
 		w.Must(err)
 		w.Must(showServiceOf(w).pushEntries(t.Context(), stamp, entriesOf([]Show{shows[second]}), edges))
-		for i, want := range [][]services.PostID{nil, {second}, {second, first}} {
+		for i, want := range [][]services.ShowID{nil, {second}, {second, first}} {
 			if got := replaysOf(w, readers[i]); !slices.Equal(got, want) {
 				t.Errorf("follower %d has the replays %v, want %v", i, got, want)
 			}
 		}
 		w.Must(w.Fanout.NameAuthorsInDocuments(t.Context(), rdb.HostsField, stamp, edges))
-		for i, want := range [][]services.PostID{nil, {second, first}, {second, first}} {
+		for i, want := range [][]services.ShowID{nil, {second, first}, {second, first}} {
 			if got := replaysOf(w, readers[i]); !slices.Equal(got, want) || documentNamesHost(w, readers[i], host) != (want != nil) {
 				t.Errorf("follower %d has the replays %v, want %v; named %v", i, got, want, documentNamesHost(w, readers[i], host))
 			}

@@ -15,7 +15,7 @@ import (
 )
 
 // addReminders records that users asked for a reminder of a show.
-func addReminders(w *fanouttest.World, show services.PostID, users ...services.UserID) {
+func addReminders(w *fanouttest.World, show services.ShowID, users ...services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for _, user := range users {
@@ -28,15 +28,18 @@ func addReminders(w *fanouttest.World, show services.PostID, users ...services.U
 }
 
 // showsRemindedOf returns the shows of which a user was reminded by a notification, the newest first.
-func showsRemindedOf(w *fanouttest.World, user services.UserID) []services.PostID {
+func showsRemindedOf(w *fanouttest.World, user services.UserID) (shows []services.ShowID) {
 	w.TB.Helper()
-	return notificationstest.Subjects(w, user, services.CategoryReminder)
+	for _, subject := range notificationstest.Subjects(w, user, services.CategoryReminder) {
+		shows = append(shows, services.ShowID(subject))
+	}
+	return shows
 }
 
 // storedShow reads a show from SQL as it is now.
-func storedShow(w *fanouttest.World, id services.PostID) Show {
+func storedShow(w *fanouttest.World, id services.ShowID) Show {
 	w.TB.Helper()
-	shows, err := readShows(w.TB.Context(), w.Store.Runner, []services.PostID{id})
+	shows, err := readShows(w.TB.Context(), w.Store.Runner, []services.ShowID{id})
 	w.Must(err)
 	return shows[id]
 }
@@ -63,8 +66,8 @@ func TestUsersWithAReminderAreNotified(t *testing.T) {
 			plan := now.Add(3 * time.Hour)
 			return show.reschedule(ShowEdit{PlannedAt: &plan}, now)
 		}
-		changeShows(w, []services.PostID{show}, later)
-		changeShows(w, []services.PostID{cancelled}, Show.cancel)
+		changeShows(w, []services.ShowID{show}, later)
+		changeShows(w, []services.ShowID{cancelled}, Show.cancel)
 		w.RunAllJobs(w.Fanout)
 		for _, user := range users {
 			if got := showsRemindedOf(w, user); len(got) != 0 {
@@ -76,7 +79,7 @@ func TestUsersWithAReminderAreNotified(t *testing.T) {
 		w.RunAllJobs(w.Fanout)
 		endShows(w, show)
 		w.RunAllJobs(w.Fanout)
-		for user, want := range map[services.UserID][]services.PostID{host: nil, fan: {show}, other: nil, blocker: nil, unwanted: nil} {
+		for user, want := range map[services.UserID][]services.ShowID{host: nil, fan: {show}, other: nil, blocker: nil, unwanted: nil} {
 			if got := showsRemindedOf(w, user); !slices.Equal(got, want) {
 				t.Errorf("user %d is notified of %v, want %v", user, got, want)
 			}
@@ -100,7 +103,7 @@ func TestEachUserIsRemindedOnceDespiteCrashes(t *testing.T) {
 		startShows(w, show)
 		return func() {
 			for _, user := range users[1:] {
-				if got := showsRemindedOf(w, user); !slices.Equal(got, []services.PostID{show}) {
+				if got := showsRemindedOf(w, user); !slices.Equal(got, []services.ShowID{show}) {
 					t.Errorf("user %d is notified of %v, want %s", user, got, show)
 				}
 			}
@@ -117,7 +120,7 @@ func TestShowsWithoutFurtherReportsAreClosedWhenDue(t *testing.T) {
 		late, put, ended, live, over := planShow(w, host, time.Hour), planShow(w, host, time.Hour), planShow(w, host, time.Hour), planShow(w, host, time.Hour), planShow(w, host, time.Hour)
 		addReminders(w, late, fan)
 		w.RunAllJobs(w.Fanout)
-		changeShows(w, []services.PostID{put}, func(show Show, now time.Time) (Show, bool, error) {
+		changeShows(w, []services.ShowID{put}, func(show Show, now time.Time) (Show, bool, error) {
 			plan := now.Add(3 * time.Hour)
 			return show.reschedule(ShowEdit{PlannedAt: &plan}, now)
 		})
@@ -126,7 +129,7 @@ func TestShowsWithoutFurtherReportsAreClosedWhenDue(t *testing.T) {
 		endShows(w, over)
 		planned, started := storedShow(w, late).PlannedAt, storedShow(w, live).StartedAt
 		was := storedShow(w, over)
-		stands := func(at time.Time, want map[services.PostID]ShowStatus) {
+		stands := func(at time.Time, want map[services.ShowID]ShowStatus) {
 			t.Helper()
 			w.Clock.Advance(at.Sub(w.Clock.Now()))
 			w.RunDueJobs(w.Fanout)
@@ -137,10 +140,10 @@ func TestShowsWithoutFurtherReportsAreClosedWhenDue(t *testing.T) {
 			}
 		}
 		const upcoming, running, replay, cancelled = ShowUpcoming, ShowLive, ShowReplay, ShowCancelled
-		stands(planned.Add(6*time.Hour-time.Millisecond), map[services.PostID]ShowStatus{late: upcoming, put: upcoming, ended: upcoming, live: running})
-		stands(planned.Add(6*time.Hour), map[services.PostID]ShowStatus{late: cancelled, put: upcoming, ended: replay, live: running})
-		stands(started.Add(12*time.Hour-time.Millisecond), map[services.PostID]ShowStatus{put: cancelled, live: running})
-		stands(started.Add(20*time.Hour), map[services.PostID]ShowStatus{live: replay})
+		stands(planned.Add(6*time.Hour-time.Millisecond), map[services.ShowID]ShowStatus{late: upcoming, put: upcoming, ended: upcoming, live: running})
+		stands(planned.Add(6*time.Hour), map[services.ShowID]ShowStatus{late: cancelled, put: upcoming, ended: replay, live: running})
+		stands(started.Add(12*time.Hour-time.Millisecond), map[services.ShowID]ShowStatus{put: cancelled, live: running})
+		stands(started.Add(20*time.Hour), map[services.ShowID]ShowStatus{live: replay})
 		if got := storedShow(w, live); !got.EndedAt.Equal(started.Add(12 * time.Hour)) {
 			t.Errorf("the live one ended %s after its start", got.EndedAt.Sub(started))
 		}

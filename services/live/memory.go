@@ -16,7 +16,7 @@ import (
 // memoryFacts reads shows for a node's cache.
 type memoryFacts interface {
 	// Shows reads shows in any state.
-	Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]Show, error)
+	Shows(ctx context.Context, ids []services.ShowID) (map[services.ShowID]Show, error)
 	// ActiveShows lists the upcoming and live shows on boards, of up to limit hosts with IDs above after, grouped by host.
 	ActiveShows(ctx context.Context, after services.UserID, limit int) ([]Show, error)
 	// EndedShows lists the shows that are over or cancelled and have a row in ShowHistory.
@@ -34,7 +34,7 @@ type memoryFacts interface {
 type database struct{ *sql.DB }
 
 // Shows reads shows in any state.
-func (d database) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]Show, error) {
+func (d database) Shows(ctx context.Context, ids []services.ShowID) (map[services.ShowID]Show, error) {
 	return readShows(ctx, d.Runner, ids)
 }
 
@@ -51,7 +51,7 @@ type Memory struct {
 	clock          services.Clock
 	log            *slog.Logger
 	historyHorizon time.Duration                           // how long former positions are kept
-	recentShows    *changelog.Cache[services.PostID, Show] // shows that were read or changed lately, for reads of shows that state lacks
+	recentShows    *changelog.Cache[services.ShowID, Show] // shows that were read or changed lately, for reads of shows that state lacks
 
 	logFollower *changelog.KindFollower // reads the log of shows
 	// mu guards state and what state points to. It does not guard the version of the log: logFollower raises the version after
@@ -81,7 +81,7 @@ func newMemory(log *changelog.Follower, facts memoryFacts, horizon time.Duration
 	clock := log.Clock()
 	m := &Memory{
 		facts: facts, clock: clock, log: log.Logger(), historyHorizon: horizon, state: newShowState(),
-		recentShows: changelog.NewCache[services.PostID](capacity, func(one Show) time.Time { return one.UpdatedAt }),
+		recentShows: changelog.NewCache[services.ShowID](capacity, func(one Show) time.Time { return one.UpdatedAt }),
 		readers:     newReceivers(clock, log.NotifyReaders), boards: newReceivers(clock, wakeBoards),
 	}
 	m.logFollower = log.Register(changelog.Kind{Name: ChangelogKind, Load: m.load, Apply: m.apply, AfterLogRead: m.finishLogRead})

@@ -31,7 +31,7 @@ func newFullCache(tb testing.TB) (m *showCache, version uint64) {
 	for i := range benchShowCount {
 		version++
 		one := Show{
-			ID: services.PostID(i + 1), Host: services.UserID(random.IntN(benchHostCount)*3 + 1), Version: version, Status: ShowUpcoming,
+			ID: services.ShowID(i + 1), Host: services.UserID(random.IntN(benchHostCount)*3 + 1), Version: version, Status: ShowUpcoming,
 			Title: fmt.Sprintf("An evening with the host of show %d", i), CoverURL: "https://cdn.example.org/covers/" + strings.Repeat("c", 16) + ".jpg",
 			PlannedAt: noon.Add(time.Duration(random.IntN(7*24*12)) * 5 * time.Minute), UpdatedAt: noon,
 		}
@@ -103,7 +103,7 @@ func BenchmarkBoardOfBusyHosts(b *testing.B) {
 		list = append(list, services.FollowedAuthor{Author: host + 1})
 		for i := range each {
 			one := Show{
-				ID: services.PostID(int(host)*each + i + 1), Host: host + 1, Version: uint64(i + 1), Status: ShowUpcoming,
+				ID: services.ShowID(int(host)*each + i + 1), Host: host + 1, Version: uint64(i + 1), Status: ShowUpcoming,
 				PlannedAt: noon.Add(time.Duration(random.IntN(7*24*12)) * 5 * time.Minute), UpdatedAt: noon,
 			}
 			state.put(one, noon)

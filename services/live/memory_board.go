@@ -188,7 +188,7 @@ func (s *versionedPosition) frozen() Show {
 // ShowAt is a show as it was at a version. known is false for a show that is not cached: it does not exist, is on no board,
 // or has been over for longer than any session lives. there is false if no board had it at that version: not yet, or no longer because
 // it was cancelled.
-func (m *Memory) ShowAt(id services.PostID, version uint64) (frozen Show, known, there bool) {
+func (m *Memory) ShowAt(id services.ShowID, version uint64) (frozen Show, known, there bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	one := m.state.byID[id]
@@ -220,7 +220,7 @@ func (m *Memory) CountLive(hosts []services.FollowedAuthor, seen uint64) (count 
 // countLiveSince is CountLive, restricted to the shows that went live after a moment, given as an ID. It runs whenever the badges of a
 // watched user are rendered, with up to thousands of hosts. So it allocates nothing, and uses the summary in the table to skip hosts
 // without a live show.
-func (m *Memory) countLiveSince(hosts []services.FollowedAuthor, seen uint64, after services.PostID) (count services.LiveCount) {
+func (m *Memory) countLiveSince(hosts []services.FollowedAuthor, seen uint64, after services.SortableID) (count services.LiveCount) {
 	if count.CacheNotLoaded = len(hosts) > 0 && !m.Loaded(); count.CacheNotLoaded {
 		return count
 	}
@@ -272,10 +272,10 @@ func (h *hostShows) eachLive(followed services.FollowedAuthor, seen uint64, foun
 
 // withShowLookup calls read with a function that looks up the present state of cached shows. read must not keep that function, and
 // must not block.
-func (m *Memory) withShowLookup(read func(now func(services.PostID) (Show, bool))) {
+func (m *Memory) withShowLookup(read func(now func(services.ShowID) (Show, bool))) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	read(func(id services.PostID) (show Show, cached bool) {
+	read(func(id services.ShowID) (show Show, cached bool) {
 		known := m.state.byID[id]
 		if known == nil {
 			return show, false
@@ -287,9 +287,9 @@ func (m *Memory) withShowLookup(read func(now func(services.PostID) (Show, bool)
 // Shows reads whole shows as they are now: from the cache, from recently read ones, and the missing ones from SQL. Unknown
 // ids are absent. A show that is on no board is read each time, since the log does not have its changes: a kept copy would never
 // be updated.
-func (m *Memory) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]Show, error) {
-	found := make(map[services.PostID]Show, len(ids))
-	var others []services.PostID
+func (m *Memory) Shows(ctx context.Context, ids []services.ShowID) (map[services.ShowID]Show, error) {
+	found := make(map[services.ShowID]Show, len(ids))
+	var others []services.ShowID
 	m.mu.RLock()
 	for _, id := range ids {
 		if known := m.state.byID[id]; known != nil {

@@ -100,7 +100,7 @@ func TestANodeThatStartsLateHasTheSameBoards(t *testing.T) {
 		var shows []Show
 		for i := range 12 {
 			shows = append(shows, h.writeChange(Show{}, Show{
-				ID: services.PostID(1000 + i), Host: services.UserID(7 + i%4), Title: "Ночь", CoverURL: "https://example.org/c",
+				ID: services.ShowID(1000 + i), Host: services.UserID(7 + i%4), Title: "Ночь", CoverURL: "https://example.org/c",
 				Status: ShowUpcoming, PlannedAt: h.now.Add(time.Duration(30+7*(i%5)) * time.Minute),
 			}))
 		}

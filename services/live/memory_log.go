@@ -83,7 +83,7 @@ func (s *Service) lockLog(ctx context.Context, tx *sql.Tx) error {
 
 // lockAndRead locks the log and then a show until the transaction ends, and reads the show. The error is NOT_FOUND if the show
 // does not exist.
-func (s *Service) lockAndRead(ctx context.Context, tx *sql.Tx, id services.PostID) (Show, error) {
+func (s *Service) lockAndRead(ctx context.Context, tx *sql.Tx, id services.ShowID) (Show, error) {
 	if err := s.lockLog(ctx, tx); err != nil {
 		return Show{}, err
 	}

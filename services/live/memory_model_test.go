@@ -19,7 +19,7 @@ type showHistoryModel struct {
 	fakeSQL          *fakeShowSQL
 	showStates       []Show                                 // in the order of their versions
 	versionTimes     []time.Time                            // when each version of the log was written, from version 1 on
-	newestShowID     services.PostID                        // the ID of the newest show; the next one is one more
+	newestShowID     services.ShowID                        // the ID of the newest show; the next one is one more
 	clientLiveCounts map[services.UserID]services.LiveCount // by host: the newest count of a client that asks all nodes
 }
 
@@ -56,7 +56,7 @@ func (h *showHistoryModel) writeRandomChange() {
 		h.addState(s.commitMove(Show{ID: h.newestShowID, Host: host, Status: status, PlannedAt: plan, EndedAt: s.now.Truncate(time.Minute), Title: "a", Pull: host == 1}))
 		return
 	}
-	one := s.shows[services.PostID(rapid.IntRange(1, int(h.newestShowID)).Draw(r, "show"))]
+	one := s.shows[services.ShowID(rapid.IntRange(1, int(h.newestShowID)).Draw(r, "show"))]
 	minute := s.now.Truncate(time.Minute) // so that many events have equal times
 	switch upcoming, live := one.Status == ShowUpcoming, one.Status == ShowLive; {
 	case what == 2 && upcoming:
@@ -119,8 +119,8 @@ func (h *showHistoryModel) reapplyLogAfter(m *showCache, after uint64) {
 }
 
 // showsAt returns every show as it was at a version.
-func (h *showHistoryModel) showsAt(version uint64) map[services.PostID]Show {
-	stood := map[services.PostID]Show{}
+func (h *showHistoryModel) showsAt(version uint64) map[services.ShowID]Show {
+	stood := map[services.ShowID]Show{}
 	for _, one := range h.showStates {
 		if one.Version <= version {
 			stood[one.ID] = one
@@ -130,7 +130,7 @@ func (h *showHistoryModel) showsAt(version uint64) map[services.PostID]Show {
 }
 
 // expectedBoardSection returns one section of a board, replays or active shows, from the shows as they were at a version.
-func expectedBoardSection(stood map[services.PostID]Show, replays bool, hosts []services.FollowedAuthor) (list []boardEntry) {
+func expectedBoardSection(stood map[services.ShowID]Show, replays bool, hosts []services.FollowedAuthor) (list []boardEntry) {
 	for _, one := range stood {
 		if position := one.Place(); position != (ShowPlace{}) && position.Replay == replays &&
 			slices.ContainsFunc(hosts, func(host services.FollowedAuthor) bool { return host.Author == one.Host }) {

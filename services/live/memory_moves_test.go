@@ -16,9 +16,9 @@ func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newFakeShowSQL()
 		m := s.newCache()
-		snapshots := []map[services.PostID]Show{{}}
+		snapshots := []map[services.ShowID]Show{{}}
 		for step := range rapid.IntRange(1, 30).Draw(t, "steps") {
-			id := services.PostID(rapid.IntRange(1, 6).Draw(t, "show"))
+			id := services.ShowID(rapid.IntRange(1, 6).Draw(t, "show"))
 			one := s.shows[id]
 			switch minutes := rapid.IntRange(1, 50).Draw(t, "minutes"); {
 			case one.ID == 0:

@@ -23,7 +23,7 @@ func TestShowsAreReadFromTheCacheFirst(t *testing.T) {
 	s.shows[3] = Show{ID: 3, Host: 8, Title: "of a host who is new", PlannedAt: noon, UpdatedAt: noon, Status: ShowUpcoming}
 	s.now = noon.Add(3 * time.Hour) // the second show was over so long ago that the cache leaves it out
 	readLog(t, m)
-	read := func(wantSQL int, ids ...services.PostID) map[services.PostID]Show {
+	read := func(wantSQL int, ids ...services.ShowID) map[services.ShowID]Show {
 		t.Helper()
 		before := s.showsReadByID
 		found, err := m.Shows.Shows(t.Context(), ids)
@@ -52,7 +52,7 @@ func TestShowsAreReadFromTheCacheFirst(t *testing.T) {
 		t.Errorf("the board has %+v: its texts are the present ones, and it did not move", board[0])
 	}
 	s.readError = errors.New("away")
-	if _, err := m.Shows.Shows(t.Context(), []services.PostID{9}); err == nil {
+	if _, err := m.Shows.Shows(t.Context(), []services.ShowID{9}); err == nil {
 		t.Error("SQL is away, and nobody says so")
 	}
 	read(0, 1, 2)
@@ -73,7 +73,7 @@ func TestAnOldCopyOfAShowIsNotKept(t *testing.T) {
 	s.commitTexts(next)
 	readLog(t, m)
 	m.Shows.recentShows.Keep(1, old)
-	if got, err := m.Shows.Shows(t.Context(), []services.PostID{1}); err != nil || got[1].Title != "newer" {
+	if got, err := m.Shows.Shows(t.Context(), []services.ShowID{1}); err != nil || got[1].Title != "newer" {
 		t.Errorf("read %+v, %v", got[1], err)
 	}
 }
@@ -247,7 +247,7 @@ func TestPulledReplaysAreBounded(t *testing.T) {
 	readLog(t, m)
 	const many = services.FeedRetention + 50
 	for i := range many {
-		id := services.PostID(i + 1)
+		id := services.ShowID(i + 1)
 		s.schedule(id, 7, i)
 		s.start(id, i)
 		one := s.shows[id]
@@ -264,7 +264,7 @@ func TestPulledReplaysAreBounded(t *testing.T) {
 		if len(replays) != want || more || len(m.Shows.state.byID) != want {
 			t.Errorf("%d replays and %d shows are kept, want %d", len(replays), len(m.Shows.state.byID), want)
 		}
-		if newest := showIDs(replays)[:services.FeedRetention]; newest[0] != many || !slices.IsSortedFunc(newest, func(a, b services.PostID) int { return int(b) - int(a) }) {
+		if newest := showIDs(replays)[:services.FeedRetention]; newest[0] != many || !slices.IsSortedFunc(newest, func(a, b services.ShowID) int { return int(b) - int(a) }) {
 			t.Errorf("the newest are %v", newest)
 		}
 	}
@@ -287,7 +287,7 @@ func TestAnUnreadableLogEntryReloadsAllShows(t *testing.T) {
 	s.log[0].Payload = []byte("{")
 	loads := s.loadCount
 	readLog(t, m)
-	if got := activeShowIDs(m, 1, 7); !slices.Equal(got, []services.PostID{1}) || s.loadCount != loads+1 {
+	if got := activeShowIDs(m, 1, 7); !slices.Equal(got, []services.ShowID{1}) || s.loadCount != loads+1 {
 		t.Errorf("the board has %v after %d loads", got, s.loadCount-loads)
 	}
 	s.readError = errors.New("away")
@@ -302,10 +302,10 @@ func TestAnUnreadableLogEntryReloadsAllShows(t *testing.T) {
 // Requests that need a version, the loop that reads the log, and readers run concurrently.
 func TestBoardsAreReadWhileTheLogIsApplied(t *testing.T) {
 	s := newFakeShowSQL()
-	for i := range services.PostID(200) {
+	for i := range services.ShowID(200) {
 		s.schedule(i+1, services.UserID(i%5+1), int(i))
 	}
-	for i := range services.PostID(100) {
+	for i := range services.ShowID(100) {
 		s.start(i+1, int(i))
 	}
 	m := s.newCache()
@@ -320,7 +320,7 @@ func TestBoardsAreReadWhileTheLogIsApplied(t *testing.T) {
 				if shows, _ := m.Shows.activeAt(followedAuthors(1, 2, 3, 4, 5), version, ShowPlace{}, 300); len(shows) != int(min(version, 200)) {
 					t.Errorf("at %d there are %d shows", version, len(shows))
 				}
-				if found, err := m.Shows.Shows(t.Context(), []services.PostID{1, 150}); len(found) != 2 || err != nil {
+				if found, err := m.Shows.Shows(t.Context(), []services.ShowID{1, 150}); len(found) != 2 || err != nil {
 					t.Errorf("%d shows, %v", len(found), err)
 				}
 				watch := m.Shows.watchHosts()

@@ -15,7 +15,7 @@ import (
 // A board at a version is read without a search by time: a host's positions are sorted, and those that are not valid at
 // the version are skipped. Most are present positions, so few are skipped.
 type showState struct {
-	byID        map[services.PostID]*cachedShow // all cached shows
+	byID        map[services.ShowID]*cachedShow // all cached shows
 	hosts       *hostTable                      // the hosts of shows on boards, with the shows' positions
 	recentMoves []recentMove                    // the oldest first
 }
@@ -24,12 +24,12 @@ type showState struct {
 // because each time.Time takes 24 bytes and each string two words and an allocation that the garbage collector walks. The
 // positions of a show point to it.
 type cachedShow struct {
-	id                                                         services.PostID
-	version, liveVersion                                       uint64          // as in Show
-	liveStamp                                                  services.PostID // as in Show
-	plannedMillis, startedMillis, endedMillis, cancelledMillis int64           // 0: not yet
-	updatedMicros                                              int64           // of Show.UpdatedAt
-	joinedTexts                                                string          // the title, the cover URL and the replay URL, joined
+	id                                                         services.ShowID
+	version, liveVersion                                       uint64              // as in Show
+	liveStamp                                                  services.SortableID // as in Show
+	plannedMillis, startedMillis, endedMillis, cancelledMillis int64               // 0: not yet
+	updatedMicros                                              int64               // of Show.UpdatedAt
+	joinedTexts                                                string              // the title, the cover URL and the replay URL, joined
 	host                                                       services.UserID
 	titleBytes, coverBytes                                     uint32 // the lengths of the title and of the cover URL in joinedTexts
 	status                                                     uint8  // the index in ShowStatuses
@@ -45,7 +45,7 @@ type hostShows struct {
 // versionedPosition is the position of a show in the versions v of the log with fromVersion <= v < untilVersion.
 type versionedPosition struct {
 	score                     int64 // of its position: greater than 0 for a live show or a replay, less for an upcoming one
-	id                        services.PostID
+	id                        services.ShowID
 	show                      *cachedShow
 	fromVersion, untilVersion uint64 // untilVersion 0: the present position
 }
@@ -53,12 +53,12 @@ type versionedPosition struct {
 // recentMove is a move of a show. When the move is older than Memory.historyHorizon, no session can need the position before it.
 type recentMove struct {
 	atMillis int64 // the time of the move
-	show     services.PostID
+	show     services.ShowID
 	version  uint64 // the show's version after the move
 }
 
 func newShowState() *showState {
-	return &showState{byID: map[services.PostID]*cachedShow{}, hosts: newHostTable()}
+	return &showState{byID: map[services.ShowID]*cachedShow{}, hosts: newHostTable()}
 }
 
 // holdsAt reports whether the show has this position at a version.

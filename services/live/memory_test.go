@@ -21,7 +21,7 @@ import (
 type fakeShowSQL struct {
 	log                 []changelog.Entry
 	readError           error // what reads return while SQL does not answer; nil: it answers
-	shows               map[services.PostID]Show
+	shows               map[services.ShowID]Show
 	formerPositions     []formerPosition
 	liveVersions        map[services.UserID]uint64 // by host: the version at which the set of their live shows last changed
 	newestVersion       uint64                     // the newest version of the log
@@ -34,7 +34,7 @@ type fakeShowSQL struct {
 
 func newFakeShowSQL() *fakeShowSQL {
 	return &fakeShowSQL{
-		shows: map[services.PostID]Show{}, liveVersions: map[services.UserID]uint64{},
+		shows: map[services.ShowID]Show{}, liveVersions: map[services.UserID]uint64{},
 		now: noon, beforeRead: func(string) {},
 	}
 }
@@ -119,9 +119,9 @@ func (s *fakeShowSQL) LogAfter(_ context.Context, kind string, version uint64, l
 	return after, s.readError
 }
 
-func (s *fakeShowSQL) Shows(_ context.Context, ids []services.PostID) (map[services.PostID]Show, error) {
+func (s *fakeShowSQL) Shows(_ context.Context, ids []services.ShowID) (map[services.ShowID]Show, error) {
 	s.showsReadByID += len(ids)
-	found := map[services.PostID]Show{}
+	found := map[services.ShowID]Show{}
 	for _, id := range ids {
 		if show, known := s.shows[id]; known {
 			found[id] = show
@@ -204,19 +204,19 @@ func (s *fakeShowSQL) HostVersions(_ context.Context, after services.UserID, lim
 }
 
 // schedule commits an upcoming show of a host, planned a number of minutes after noon, and returns it.
-func (s *fakeShowSQL) schedule(id services.PostID, host services.UserID, minutes int) Show {
+func (s *fakeShowSQL) schedule(id services.ShowID, host services.UserID, minutes int) Show {
 	return s.commitMove(Show{ID: id, Host: host, Title: "title", Status: ShowUpcoming, PlannedAt: minutesAfterNoon(minutes)})
 }
 
 // start commits the start of a show, a number of minutes after noon.
-func (s *fakeShowSQL) start(id services.PostID, minutes int) Show {
+func (s *fakeShowSQL) start(id services.ShowID, minutes int) Show {
 	one := s.shows[id]
 	one.Status, one.StartedAt = ShowLive, minutesAfterNoon(minutes)
 	return s.commitMove(one)
 }
 
 // end commits the end of a show, a number of minutes after noon.
-func (s *fakeShowSQL) end(id services.PostID, minutes int) Show {
+func (s *fakeShowSQL) end(id services.ShowID, minutes int) Show {
 	one := s.shows[id]
 	one.Status, one.EndedAt = ShowReplay, minutesAfterNoon(minutes)
 	return s.commitMove(one)
@@ -229,7 +229,7 @@ func minutesAfterNoon(n int) time.Time { return noon.Add(time.Duration(n) * time
 
 // boardEntry is the part of a show that boards show.
 type boardEntry struct {
-	id       services.PostID
+	id       services.ShowID
 	status   ShowStatus
 	position ShowPlace
 }
@@ -241,7 +241,7 @@ func boardEntries(shows []Show) (list []boardEntry) {
 	return list
 }
 
-func showIDs(shows []Show) (list []services.PostID) {
+func showIDs(shows []Show) (list []services.ShowID) {
 	for _, one := range shows {
 		list = append(list, one.ID)
 	}
@@ -268,7 +268,7 @@ func readLog(t testing.TB, m *showCache) {
 }
 
 // activeShowIDs returns the live and upcoming shows of hosts at a version, in the order of boards.
-func activeShowIDs(m *showCache, version uint64, hosts ...services.UserID) []services.PostID {
+func activeShowIDs(m *showCache, version uint64, hosts ...services.UserID) []services.ShowID {
 	shows, _ := m.Shows.activeAt(followedAuthors(hosts...), version, ShowPlace{}, 100)
 	return showIDs(shows)
 }
@@ -282,24 +282,24 @@ func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 	}
 	readLog(t, m)
 	for i, host := range []services.UserID{1, 2, 1, 3, 4} {
-		s.schedule(services.PostID(i+1), host, 10*(i+1))
+		s.schedule(services.ShowID(i+1), host, 10*(i+1))
 	}
 	first := s.start(3, 5).Version
 	readLog(t, m)
-	if got := activeShowIDs(m, first, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{3, 1, 2, 4, 5}) || m.Shows.Version() != first {
+	if got := activeShowIDs(m, first, 1, 2, 3, 4); !slices.Equal(got, []services.ShowID{3, 1, 2, 4, 5}) || m.Shows.Version() != first {
 		t.Fatalf("at %d there are %v", m.Shows.Version(), got)
 	}
 	s.end(3, 50)
 	second := s.start(5, 55).Version
 	for range 2 { // on a node that follows the log, and on one that starts now
 		readLog(t, m)
-		if got := activeShowIDs(m, first, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{3, 1, 2, 4, 5}) {
+		if got := activeShowIDs(m, first, 1, 2, 3, 4); !slices.Equal(got, []services.ShowID{3, 1, 2, 4, 5}) {
 			t.Errorf("the first board is now %v", got)
 		}
-		if got := activeShowIDs(m, second, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{5, 1, 2, 4}) {
+		if got := activeShowIDs(m, second, 1, 2, 3, 4); !slices.Equal(got, []services.ShowID{5, 1, 2, 4}) {
 			t.Errorf("the second board is %v", got)
 		}
-		if replays, more := m.Shows.replaysAt(followedAuthors(1, 4), second, ShowPlace{}, 10); more || !slices.Equal(showIDs(replays), []services.PostID{3}) {
+		if replays, more := m.Shows.replaysAt(followedAuthors(1, 4), second, ShowPlace{}, 10); more || !slices.Equal(showIDs(replays), []services.ShowID{3}) {
 			t.Errorf("replays are %v, %t", replays, more)
 		}
 		if replays, _ := m.Shows.replaysAt(followedAuthors(1, 4), first, ShowPlace{}, 10); len(replays) > 0 {
@@ -325,7 +325,7 @@ func TestPagesOfABoard(t *testing.T) {
 	m := s.newCache()
 	const many, of40 = 120, 40
 	var hosts []services.UserID
-	for i := range services.PostID(many) {
+	for i := range services.ShowID(many) {
 		hosts = append(hosts, services.UserID(i%of40+1))
 		if s.schedule(i+1, services.UserID(i%of40+1), int(i*7%40)+1); i%4 == 0 {
 			s.start(i+1, int(i/8))

@@ -23,7 +23,7 @@ type hostHistory struct {
 	t              *rapid.T
 	hosts          []services.UserID
 	readers        []services.UserID           // the followers of the hosts; one of them is a host too
-	liveShows      []services.PostID           // the shows that are live now
+	liveShows      []services.ShowID           // the shows that are live now
 	follows        map[[2]services.UserID]bool // by reader and host
 	muted          map[[2]services.UserID]bool // by reader and host
 	pendingFollows map[[2]services.UserID]bool // pairs whose follow or unfollow has a pending job

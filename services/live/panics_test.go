@@ -29,7 +29,7 @@ func TestABoardWhoseReplaysPanicIsInternal(t *testing.T) {
 	if board, err := h.boards.Board(t.Context(), reader, BoardRequest{First: 10}); !services.IsPanic(err) || services.CodeOf(err) != services.Internal {
 		t.Errorf("the board is %v, %v", boardShowIDs(board), err)
 	}
-	if board, err := h.boards.Board(t.Context(), reader, BoardRequest{First: 10}); err != nil || !slices.Equal(boardShowIDs(board), []services.PostID{show}) {
+	if board, err := h.boards.Board(t.Context(), reader, BoardRequest{First: 10}); err != nil || !slices.Equal(boardShowIDs(board), []services.ShowID{show}) {
 		t.Errorf("the board is %v, %v", boardShowIDs(board), err)
 	}
 	h.CheckAgainstFacts(users...)

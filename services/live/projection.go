@@ -87,7 +87,7 @@ func parseReplayPosition(text string) (position ShowPlace, ok bool) {
 		position.Score = position.Score<<5 | int64(value)
 	}
 	id, err := services.ParseSortableID(text[endTimeLength:])
-	position.ID, position.Replay = id, position.Score > 0 || id > 0
+	position.ID, position.Replay = services.ShowID(id), position.Score > 0 || id > 0
 	return position, err == nil
 }
 

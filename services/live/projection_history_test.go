@@ -29,7 +29,7 @@ type boardWorld struct {
 	*feedhistory.World
 	redis                 projection
 	hostsNamedInDocuments map[services.UserID]bool        // authors named in their followers' documents
-	replaysByID           map[services.PostID]replayEntry // all replays
+	replaysByID           map[services.ShowID]replayEntry // all replays
 	readsFactsEarly       bool                            // injects a bug: replays are read before their list is created
 }
 
@@ -61,7 +61,7 @@ func (w *boardWorld) endShow(host services.UserID) {
 		w.Tracef("%d is a host", host)
 		w.QueueAddAuthorJobs(rdb.HostsField, host)
 	}
-	id := w.NextID()
+	id := services.ShowID(w.NextID())
 	w.replaysByID[id] = replayEntry{ShowPlace{Replay: true, Score: int64(id >> 23), ID: id}, host}
 	w.Tracef("show %d of %d has ended", id, host)
 	w.Enqueue(fmt.Sprintf("replay %d ", id), func(pause func()) error {
@@ -78,7 +78,7 @@ func (w *boardWorld) endShow(host services.UserID) {
 
 // pushReplay merges a replay into the lists of the host's followers with IDs in (after, to]. It reads the followers when it runs. Other
 // work can run at each pause.
-func (w *boardWorld) pushReplay(pause func(), id services.PostID, after, to services.UserID) error {
+func (w *boardWorld) pushReplay(pause func(), id services.ShowID, after, to services.UserID) error {
 	stamp, err := w.redis.Now(w.Ctx)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (w *boardWorld) pushReplay(pause func(), id services.PostID, after, to serv
 
 // addReplayAgain reads the follow again for a reader whose list refused a replay, and merges the replay if the follow still exists. It
 // models Service.addReplaysAgain, with pauses in which other work can run.
-func (w *boardWorld) addReplayAgain(pause func(), reader services.UserID, id services.PostID) error {
+func (w *boardWorld) addReplayAgain(pause func(), reader services.UserID, id services.ShowID) error {
 	for range feedhistory.MaxJobTries {
 		pause()
 		stamp, err := w.redis.TakeUserStamp(w.Ctx, reader)
@@ -129,7 +129,7 @@ func (w *boardWorld) addReplayAgain(pause func(), reader services.UserID, id ser
 
 // Follow merges a host's replays into a follower's list, and returns the hosts that the document must name: the host, or none. refused
 // is true if the facts that were read under the stamp are too old.
-func (w *boardWorld) Follow(pause func(), reader, author services.UserID, since services.PostID, stamp redis.ClockStamp) (hosts []services.FollowedAuthor, refused bool, err error) {
+func (w *boardWorld) Follow(pause func(), reader, author services.UserID, since services.SortableID, stamp redis.ClockStamp) (hosts []services.FollowedAuthor, refused bool, err error) {
 	if !w.hostsNamedInDocuments[author] {
 		return nil, false, nil
 	}
@@ -249,7 +249,7 @@ func (w *boardWorld) CompareBoard(user services.UserID) error {
 // runBoardHistory runs the random history of a number, with hosts of shows and an injected bug; the zero Bug is none.
 func runBoardHistory(ctx context.Context, client *rdb.Projections, number int, bug clienttest.Bug[*boardWorld]) error {
 	return feedhistory.Run(ctx, client, number, 20_000_000, func(w *feedhistory.World) {
-		all := &boardWorld{World: w, redis: projection{client}, hostsNamedInDocuments: map[services.UserID]bool{}, replaysByID: map[services.PostID]replayEntry{}}
+		all := &boardWorld{World: w, redis: projection{client}, hostsNamedInDocuments: map[services.UserID]bool{}, replaysByID: map[services.ShowID]replayEntry{}}
 		w.Boards = all
 		for range w.RareEventCopies() {
 			w.AddEventKinds(endShowEvent, visitBoardEvent)

@@ -104,7 +104,7 @@ func (v boardTest) deleteKeys(keys ...string) {
 
 // replayEndedAt is a replay of a show that ended at a millisecond.
 func replayEndedAt(end int, host services.UserID) replayEntry {
-	return replayEntry{ShowPlace{Replay: true, Score: int64(end), ID: services.PostID(end % 7)}, host}
+	return replayEntry{ShowPlace{Replay: true, Score: int64(end), ID: services.ShowID(end % 7)}, host}
 }
 
 // replaysEndedBetween are the replays of shows that ended between two milliseconds, newest first, as on boards.
@@ -159,7 +159,7 @@ func TestReplaysSortAsBoardsDo(t *testing.T) {
 		draw := func(name string) replayEntry {
 			score := rapid.OneOf(rapid.Int64Range(0, 40), rapid.Int64Range(1_700_000_000_000, 1_900_000_000_000), rapid.Just(int64(maxEndTime))).Draw(t, name)
 			id := rapid.OneOf(rapid.Uint64Range(1, 40), rapid.Uint64Range(1, math.MaxInt64)).Draw(t, name+" id")
-			return replayEntry{ShowPlace{Replay: true, Score: score, ID: services.PostID(id)}, services.UserID(rapid.Uint32().Draw(t, name+" host"))}
+			return replayEntry{ShowPlace{Replay: true, Score: score, ID: services.ShowID(id)}, services.UserID(rapid.Uint32().Draw(t, name+" host"))}
 		}
 		a, b := draw("a"), draw("b")
 		if got, ok := parseReplay(replayText(a)); !ok || got != a {

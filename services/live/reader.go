@@ -144,13 +144,13 @@ func (s *Service) catchUpToSession(ctx context.Context, field string, session Se
 }
 
 // frozenShow returns a show as the session froze it. The error is INVALID for a show that was never in the session.
-func (s *Service) frozenShow(ctx context.Context, session Session, id services.PostID) (Show, error) {
+func (s *Service) frozenShow(ctx context.Context, session Session, id services.ShowID) (Show, error) {
 	never := services.Errorf(services.Invalid, "lastId: %s was never in the session", services.GlobalID(services.ShowType, id.String()))
 	show, known, there := s.Memory.ShowAt(id, session.Version)
 	// The show became a replay long ago, or is on no board. SQL has its present state, and a replay's position does not change
 	// any more.
 	if !known {
-		shows, err := s.Memory.Shows(ctx, []services.PostID{id})
+		shows, err := s.Memory.Shows(ctx, []services.ShowID{id})
 		if err != nil {
 			return show, err
 		}

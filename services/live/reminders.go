@@ -13,7 +13,7 @@ import (
 // that is as requested already stays. Cancelling a reminder after the start also removes its notification. The error is NOT_FOUND if
 // there is no such show or it is hidden from the user; CONFLICT for setting a reminder when the show has started or was
 // cancelled, or when the user has too many reminders; and INVALID for the user's own show.
-func (s *Service) Remind(user services.UserID, id services.PostID, remind bool) *jobs.Command {
+func (s *Service) Remind(user services.UserID, id services.ShowID, remind bool) *jobs.Command {
 	name := "remindMe"
 	if !remind {
 		name = "cancelReminder"
@@ -71,7 +71,7 @@ func dropReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Sh
 	}
 	// The show has started, so the reminder's notification exists or will soon. The job reads the facts of its cause: it finds no
 	// reminder, and removes the notification.
-	notify, err := notifications.NotifyJob(notifications.Cause{Recipient: user, Category: services.CategoryReminder, Subject: show.ID, Actor: show.Host, Moment: tx.EventMoment()})
+	notify, err := notifications.NotifyJob(notifications.Cause{Recipient: user, Category: services.CategoryReminder, Subject: services.SortableID(show.ID), Actor: show.Host, Moment: tx.EventMoment()})
 	if err != nil {
 		return false, err
 	}
@@ -79,12 +79,12 @@ func dropReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Sh
 }
 
 // RemindedShows returns which of the given shows a user has a reminder of.
-func (s *Service) RemindedShows(ctx context.Context, user services.UserID, shows []services.PostID) (map[services.PostID]bool, error) {
+func (s *Service) RemindedShows(ctx context.Context, user services.UserID, shows []services.ShowID) (map[services.ShowID]bool, error) {
 	return remindedShows(ctx, s.store, user, shows)
 }
 
 // Shows reads shows as they are now: from SQL if facts is set, because the cache may lack a change that was just made.
-func (s *Service) Shows(ctx context.Context, ids []services.PostID, facts bool) (map[services.PostID]Show, error) {
+func (s *Service) Shows(ctx context.Context, ids []services.ShowID, facts bool) (map[services.ShowID]Show, error) {
 	if facts {
 		return readShows(ctx, s.store.Runner, ids)
 	}

@@ -12,15 +12,15 @@ import (
 // Session identifies a board as it was at one moment, for one viewer. It names a version of the changelog, which all nodes read,
 // and copies nothing: a node needs only the session's text to serve the board.
 type Session struct {
-	Version    uint64          // of the changelog, as far as the node cache had read it: shows have their positions at this version
-	CreationID services.PostID // an ID of the time of creation, unique among sessions
+	Version    uint64              // of the changelog, as far as the node cache had read it: shows have their positions at this version
+	CreationID services.SortableID // an ID of the time of creation, unique among sessions
 	Viewer     services.UserID
 	DeviceHash uint64 // hash of the name of the viewer's device; 0 if the client gave none
 	// LatestFollow is the latest follow (FollowedAuthor.ItemsCountAfter) among the hosts that the board had when the session was
 	// made and that are not in RecentFollows, 0 without such hosts. Hosts followed at later times appear in the next session. It is
 	// not CreationID: a follow that was committed before CreationID may reach the viewer's document afterwards, and must not change
 	// the board.
-	LatestFollow services.PostID
+	LatestFollow services.SortableID
 	// RecentFollows has the other follows of the hosts that the board had: those of the last minutes before CreationID. They are
 	// named one by one, because follows may reach the document in another order than that of their times.
 	RecentFollows recentFollows
@@ -102,11 +102,11 @@ func sessionOf(bytes []byte) (Session, bool) {
 		return Session{}, false
 	}
 	session := Session{
-		Version: binary.BigEndian.Uint64(bytes[1:]), CreationID: services.PostID(binary.BigEndian.Uint64(bytes[9:])),
+		Version: binary.BigEndian.Uint64(bytes[1:]), CreationID: services.SortableID(binary.BigEndian.Uint64(bytes[9:])),
 		Viewer: services.UserID(binary.BigEndian.Uint32(bytes[17:])), DeviceHash: binary.BigEndian.Uint64(bytes[21:]), RecentFollows: recent,
 	}
 	if session.LatestFollow = session.CreationID; !older {
-		session.LatestFollow = services.PostID(binary.BigEndian.Uint64(bytes[noFollowSessionBytes:]))
+		session.LatestFollow = services.SortableID(binary.BigEndian.Uint64(bytes[noFollowSessionBytes:]))
 	}
 	const mostVersion = 1<<63 - 1 // of the log, as SQL counts
 	return session, session.Version <= mostVersion && session.CreationID > 0 && max(session.CreationID, session.LatestFollow) <= services.MaxSortableID
@@ -134,8 +134,8 @@ func (s Session) slotKey(scope SessionScope) string {
 	case scope == PerUser:
 		return "u"
 	case scope == PerDevice && s.DeviceHash != 0:
-		// A PostID has 63 bits, so the hash loses one: the rest tells a viewer's devices apart.
-		return "d" + services.PostID(s.DeviceHash>>1).String()
+		// A SortableID has 63 bits, so the hash loses one: the rest tells a viewer's devices apart.
+		return "d" + services.SortableID(s.DeviceHash>>1).String()
 	}
 	// The session has its own slot: no other session can take it, and the lease only records when the session ends.
 	return "r" + s.name()

@@ -28,7 +28,7 @@ type recentFollows string
 
 // splitFollows splits the follows of hosts for a session: recent has the latest follows that are not before since, at most
 // maxRecentFollows, and followed is the time of the latest of all other follows.
-func splitFollows(hosts []services.FollowedAuthor, since services.PostID) (followed services.PostID, recent recentFollows) {
+func splitFollows(hosts []services.FollowedAuthor, since services.SortableID) (followed services.SortableID, recent recentFollows) {
 	var latest []services.FollowedAuthor // stays nil for most viewers
 	for _, host := range hosts {
 		if host.ItemsCountAfter >= since {

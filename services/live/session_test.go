@@ -18,16 +18,16 @@ import (
 
 func drawSession(t *rapid.T) Session {
 	return Session{
-		Version: rapid.Uint64Max(1<<63-1).Draw(t, "version"), CreationID: services.PostID(rapid.Uint64Range(1, uint64(services.MaxPostID)).Draw(t, "made")),
+		Version: rapid.Uint64Max(1<<63-1).Draw(t, "version"), CreationID: services.SortableID(rapid.Uint64Range(1, uint64(services.MaxSortableID)).Draw(t, "made")),
 		Viewer: services.UserID(rapid.Uint32().Draw(t, "viewer")), DeviceHash: rapid.Uint64().Draw(t, "device"),
-		LatestFollow: services.PostID(rapid.Uint64Max(uint64(services.MaxPostID)).Draw(t, "followed")), RecentFollows: drawRecentFollows(t),
+		LatestFollow: services.SortableID(rapid.Uint64Max(uint64(services.MaxSortableID)).Draw(t, "followed")), RecentFollows: drawRecentFollows(t),
 	}
 }
 
 func drawRecentFollows(t *rapid.T) recentFollows {
 	hosts := make([]services.FollowedAuthor, rapid.IntRange(0, maxRecentFollows+3).Draw(t, "recent"))
 	for i := range hosts {
-		hosts[i] = services.FollowedAuthor{Author: services.UserID(i), ItemsCountAfter: services.PostID(rapid.Uint64().Draw(t, "since"))}
+		hosts[i] = services.FollowedAuthor{Author: services.UserID(i), ItemsCountAfter: services.SortableID(rapid.Uint64().Draw(t, "since"))}
 	}
 	_, recent := splitFollows(hosts, 0)
 	return recent
@@ -36,7 +36,7 @@ func drawRecentFollows(t *rapid.T) recentFollows {
 func drawShowPosition(t *rapid.T) ShowPlace {
 	return ShowPlace{
 		Replay: rapid.Bool().Draw(t, "replay"), Score: rapid.Int64().Draw(t, "score"),
-		ID: services.PostID(rapid.Uint64Range(1, uint64(services.MaxPostID)).Draw(t, "id")),
+		ID: services.ShowID(rapid.Uint64Range(1, uint64(services.MaxSortableID)).Draw(t, "id")),
 	}
 }
 
@@ -212,13 +212,13 @@ func TestASessionHasTheRecentFollowsOfItsDocument(t *testing.T) {
 		count := rapid.SampledFrom([]int{3, maxRecentFollows, maxRecentFollows + 1, 2 * maxRecentFollows}).Draw(t, "hosts")
 		had, late := make([]services.FollowedAuthor, count), make([]services.FollowedAuthor, count)
 		for i := range had {
-			had[i] = services.FollowedAuthor{Author: services.UserID(i), ItemsCountAfter: services.PostID(1000 + 2*i)}
+			had[i] = services.FollowedAuthor{Author: services.UserID(i), ItemsCountAfter: services.SortableID(1000 + 2*i)}
 			late[i] = services.FollowedAuthor{Author: services.UserID(i), ItemsCountAfter: had[i].ItemsCountAfter + 1} // again
 			if rapid.Bool().Draw(t, "another") {
 				late[i].Author += 1000
 			}
 		}
-		since := services.PostID(rapid.IntRange(990, 1000+2*count).Draw(t, "recent from"))
+		since := services.SortableID(rapid.IntRange(990, 1000+2*count).Draw(t, "recent from"))
 		var session Session
 		session.LatestFollow, session.RecentFollows = splitFollows(had, since)
 		if got := session.filterHosts(had); !slices.Equal(got, had) {
@@ -238,7 +238,7 @@ func TestHostsFollowedSinceAreInTheNextSession(t *testing.T) {
 		session := Session{CreationID: 60, LatestFollow: 50}
 		var all, want []services.FollowedAuthor
 		for i := range rapid.IntRange(0, 8).Draw(t, "hosts") {
-			host := services.FollowedAuthor{Author: services.UserID(i), ItemsCountAfter: services.PostID(rapid.IntRange(48, 52).Draw(t, "since"))}
+			host := services.FollowedAuthor{Author: services.UserID(i), ItemsCountAfter: services.SortableID(rapid.IntRange(48, 52).Draw(t, "since"))}
 			if all = append(all, host); host.ItemsCountAfter <= 50 {
 				want = append(want, host)
 			}

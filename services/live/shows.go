@@ -24,7 +24,7 @@ func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command 
 			if err != nil {
 				return nil, err
 			}
-			show, err := scheduleShow(id, host, draft, s.now(tx))
+			show, err := scheduleShow(services.ShowID(id), host, draft, s.now(tx))
 			if err != nil {
 				return nil, err
 			}
@@ -51,7 +51,7 @@ const showsCoalesceKey = "shows"
 // in the future or too far ahead, or an edit without a field, and CONFLICT if the show was cancelled, or if its plan changes and it
 // is not upcoming or its end was reported. This command and all commands below fail with NOT_FOUND if there is no such show or it
 // is hidden, and with FORBIDDEN for another host's show. A change that is already in effect is no error.
-func (s *Service) Reschedule(host services.UserID, id services.PostID, edit ShowEdit) (*jobs.Command, error) {
+func (s *Service) Reschedule(host services.UserID, id services.ShowID, edit ShowEdit) (*jobs.Command, error) {
 	if edit == (ShowEdit{}) {
 		return nil, services.Errorf(services.Invalid, "plannedAt, title, coverUrl, url and data: at least one of them is needed")
 	}
@@ -62,7 +62,7 @@ func (s *Service) Reschedule(host services.UserID, id services.PostID, edit Show
 
 // Relabel is the command by which a host changes the labels of a show. The show itself does not change. The error is CONFLICT if the
 // show was cancelled.
-func (s *Service) Relabel(host services.UserID, id services.PostID) *jobs.Command {
+func (s *Service) Relabel(host services.UserID, id services.ShowID) *jobs.Command {
 	return s.changeCommand("rescheduleShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.reschedule(ShowEdit{}, now)
 	})
@@ -71,7 +71,7 @@ func (s *Service) Relabel(host services.UserID, id services.PostID) *jobs.Comman
 // Start is the command by which a host's show goes live, at a time; the zero time is now. The error is CONFLICT if the show was
 // cancelled, and INVALID for a time in the future or before the show was scheduled. The command notifies the users with a
 // reminder.
-func (s *Service) Start(host services.UserID, id services.PostID, at time.Time) *jobs.Command {
+func (s *Service) Start(host services.UserID, id services.ShowID, at time.Time) *jobs.Command {
 	return s.changeCommand("startShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.start(at, now)
 	})
@@ -80,20 +80,20 @@ func (s *Service) Start(host services.UserID, id services.PostID, at time.Time) 
 // End is the command by which a host's show ends, at a time; the zero time is now. replayURL is the address of the replay, "" for
 // none yet. An end that is reported before the start is kept until the start is reported. The error is CONFLICT if the show was
 // cancelled, and INVALID for a bad address, or for a time in the future or before the show was scheduled or started.
-func (s *Service) End(host services.UserID, id services.PostID, at time.Time, replayURL string) *jobs.Command {
+func (s *Service) End(host services.UserID, id services.ShowID, at time.Time, replayURL string) *jobs.Command {
 	return s.changeCommand("endShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.end(at, replayURL, now)
 	})
 }
 
 // Cancel is the command by which a host cancels their show. The error is CONFLICT if it is live or over, or its end was reported.
-func (s *Service) Cancel(host services.UserID, id services.PostID) *jobs.Command {
+func (s *Service) Cancel(host services.UserID, id services.ShowID) *jobs.Command {
 	return s.changeCommand("cancelShow", host, id, Show.cancel)
 }
 
 // SetReplay is the command by which a host sets the address of a show's replay; "" removes it. The error is CONFLICT if the show
 // was cancelled, and INVALID for a bad address.
-func (s *Service) SetReplay(host services.UserID, id services.PostID, replayURL string) *jobs.Command {
+func (s *Service) SetReplay(host services.UserID, id services.ShowID, replayURL string) *jobs.Command {
 	return s.changeCommand("setReplay", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.setReplay(replayURL, now)
 	})
@@ -101,7 +101,7 @@ func (s *Service) SetReplay(host services.UserID, id services.PostID, replayURL 
 
 // changeCommand is a command that changes one show of a host by a transition, or changes nothing when the show is already as
 // requested. The command's one ID is the show's.
-func (s *Service) changeCommand(name string, host services.UserID, id services.PostID,
+func (s *Service) changeCommand(name string, host services.UserID, id services.ShowID,
 	transition func(show Show, now time.Time) (Show, bool, error)) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: host,

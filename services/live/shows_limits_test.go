@@ -44,7 +44,7 @@ func TestTooManyUpcomingShows(t *testing.T) {
 	id := s.schedule(host)
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for range maxUpcomingShows - 1 {
-			show := Show{ID: w.IDs.Next(), Host: host, Title: "a", Status: ShowUpcoming, PlannedAt: w.Clock.Now().Add(time.Hour), UpdatedAt: tx.Now}
+			show := Show{ID: services.ShowID(w.IDs.Next()), Host: host, Title: "a", Status: ShowUpcoming, PlannedAt: w.Clock.Now().Add(time.Hour), UpdatedAt: tx.Now}
 			if err := putShow(ctx, tx, show); err != nil {
 				return err
 			}

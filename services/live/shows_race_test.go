@@ -127,7 +127,7 @@ func addRemindersOfOtherHost(w *fanouttest.World, fan, host services.UserID, cou
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for range count {
-			show := Show{ID: w.IDs.Next(), Host: host + 100, Title: "a", Status: ShowUpcoming, PlannedAt: w.Clock.Now().Add(time.Hour), UpdatedAt: tx.Now}
+			show := Show{ID: services.ShowID(w.IDs.Next()), Host: host + 100, Title: "a", Status: ShowUpcoming, PlannedAt: w.Clock.Now().Add(time.Hour), UpdatedAt: tx.Now}
 			if err := putShow(ctx, tx, show); err != nil {
 				return err
 			}

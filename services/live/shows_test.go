@@ -49,7 +49,7 @@ func (s showNode) commit(cmd *jobs.Command) error {
 }
 
 // schedule schedules a show of a host for an hour from now, and runs the jobs that bring it onto boards.
-func (s showNode) schedule(host services.UserID) services.PostID {
+func (s showNode) schedule(host services.UserID) services.ShowID {
 	s.TB.Helper()
 	cmd := s.Service.Schedule(host, ShowDraft{Title: "Evening", PlannedAt: s.Clock.Now().Add(time.Hour)})
 	s.Must(s.commit(cmd))
@@ -59,9 +59,9 @@ func (s showNode) schedule(host services.UserID) services.PostID {
 	return id
 }
 
-func (s showNode) readShow(id services.PostID) Show {
+func (s showNode) readShow(id services.ShowID) Show {
 	s.TB.Helper()
-	shows, err := readShows(s.TB.Context(), s.Store.Runner, []services.PostID{id})
+	shows, err := readShows(s.TB.Context(), s.Store.Runner, []services.ShowID{id})
 	s.Must(err)
 	return shows[id]
 }
@@ -80,7 +80,7 @@ func (s showNode) changesInLog() (changes []loggedChange) {
 }
 
 // factsText prints all of SQL's data on shows, except jobs and idempotency keys.
-func (s showNode) factsText(shows ...services.PostID) string {
+func (s showNode) factsText(shows ...services.ShowID) string {
 	s.TB.Helper()
 	history, err := database{s.Store}.ShowHistory(s.TB.Context(), time.Time{})
 	s.Must(err)
@@ -159,7 +159,7 @@ func TestTheLifeOfAShow(t *testing.T) {
 
 // wantShowHistory checks what the commands have recorded of a show: the show itself at its end, its former positions, and the
 // host's version, which moved only at the start and at the end.
-func (s showNode) wantShowHistory(id services.PostID, planned Show, later time.Time, title string) {
+func (s showNode) wantShowHistory(id services.ShowID, planned Show, later time.Time, title string) {
 	t, host := s.TB, planned.Host
 	t.Helper()
 	over := s.readShow(id)
@@ -198,7 +198,7 @@ func TestShowsOfANewHostWaitUntilDocumentsListTheHost(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		s := newShowNode(w)
 		host := w.MakeUsers(1)[0]
-		var ids []services.PostID
+		var ids []services.ShowID
 		for range 4 {
 			cmd := s.Service.Schedule(host, ShowDraft{Title: "Evening", PlannedAt: w.Clock.Now().Add(time.Hour)})
 			w.Must(s.commit(cmd))
@@ -217,14 +217,14 @@ func TestShowsOfANewHostWaitUntilDocumentsListTheHost(t *testing.T) {
 			t.Fatalf("history %+v", history)
 		}
 		w.RunDueJobs(w.Fanout)
-		var reported []services.PostID
+		var reported []services.ShowID
 		for i, change := range s.changesInLog() {
 			reported = append(reported, change.Show.ID)
 			if change.Show != s.readShow(change.Show.ID) || change.Show.Version != uint64(i+1) {
 				t.Errorf("the log has %+v, the facts %+v", change.Show, s.readShow(change.Show.ID))
 			}
 		}
-		if want := []services.PostID{ids[0], ids[1], ids[3]}; !slices.Equal(reported, want) {
+		if want := []services.ShowID{ids[0], ids[1], ids[3]}; !slices.Equal(reported, want) {
 			t.Errorf("the log has %v, want %v", reported, want)
 		}
 		if live := s.readShow(ids[0]); live.LiveVersion != 1 || live.LiveStamp == 0 {
@@ -304,13 +304,13 @@ func TestARefusedCommandChangesNothing(t *testing.T) {
 		})
 		now := w.Clock.Now()
 		past, future, empty, title := now.Add(-time.Second), now.Add(time.Hour), "", "Title"
-		edit := func(id services.PostID, edit ShowEdit) *jobs.Command {
+		edit := func(id services.ShowID, edit ShowEdit) *jobs.Command {
 			cmd, err := s.Reschedule(host, id, edit)
 			w.Must(err)
 			return cmd
 		}
-		const unknown = services.PostID(99)
-		all := []services.PostID{upcoming, live, ended, cancelled, unknown}
+		const unknown = services.ShowID(99)
+		all := []services.ShowID{upcoming, live, ended, cancelled, unknown}
 		for _, c := range []struct {
 			what string
 			op   *jobs.Command

@@ -103,13 +103,13 @@ func (l Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	}
 	// The node cache has the replays of huge hosts.
 	pulled, _ := l.service.Memory.replaysAt(hosts, l.service.Memory.Version(), ShowPlace{}, services.FeedRetention)
-	followed := make(map[services.UserID]services.PostID, len(hosts))
+	followed := make(map[services.UserID]services.SortableID, len(hosts))
 	for _, host := range hosts {
 		if !host.CountsNothing {
 			followed[host.Author] = host.ItemsCountAfter
 		}
 	}
-	came := map[services.PostID]bool{}
+	came := map[services.ShowID]bool{}
 	// A show can be in two of the lists, because it may end between the reads: came counts it once.
 	for _, shows := range [][]Show{l.service.Memory.liveSince(hosts, 0), over, pulled} {
 		for _, show := range shows {

@@ -23,7 +23,7 @@ var ShowStatuses = []ShowStatus{ShowUpcoming, ShowLive, ShowReplay, ShowCancelle
 
 // Show is one broadcast of a host. All times are in UTC, and all but UpdatedAt are whole milliseconds; the zero time means not yet.
 type Show struct {
-	ID        services.PostID // made when it was scheduled
+	ID        services.ShowID // made when it was scheduled
 	Host      services.UserID
 	Title     string // 1 to 255 characters
 	CoverURL  string // http or https; "" for none
@@ -43,7 +43,7 @@ type Show struct {
 	LiveVersion uint64
 	// LiveStamp is an ID of the moment at which the show went live: the show counts for users who followed the host before that moment.
 	// It is 0 for a show that never went live.
-	LiveStamp services.PostID
+	LiveStamp services.SortableID
 	// Pull reports that the replay is in no list: it comes from the node cache. Pull is decided once, when the show ends, by the
 	// host's mode at that moment. A later change of the mode moves no replay: otherwise the replay could be in both lists, or in
 	// neither.
@@ -83,7 +83,7 @@ func (s Show) Place() ShowPlace {
 type ShowPlace struct {
 	Replay bool // the position is among the replays
 	Score  int64
-	ID     services.PostID // of the show
+	ID     services.ShowID // of the show
 }
 
 // Before reports whether a position is above another one on a board.
@@ -106,6 +106,7 @@ const (
 )
 
 // ParseShowID reads "show:KEY". field names the argument in the error.
-func ParseShowID(field, id string) (services.PostID, error) {
-	return services.ParseTypedID(field, id, services.ShowType)
+func ParseShowID(field, id string) (services.ShowID, error) {
+	place, err := services.ParseTypedID(field, id, services.ShowType)
+	return services.ShowID(place), err
 }

@@ -32,7 +32,7 @@ type ShowEdit struct {
 //
 // scheduleShow and the transitions below are pure functions of a show and the time: commands, jobs, past events and erasure share
 // them, and a retried transaction runs them again. If a show is already as requested, changed is false and the error is nil.
-func scheduleShow(id services.PostID, host services.UserID, draft ShowDraft, now time.Time) (Show, error) {
+func scheduleShow(id services.ShowID, host services.UserID, draft ShowDraft, now time.Time) (Show, error) {
 	show := Show{ID: id, Host: host, Title: draft.Title, CoverURL: draft.CoverURL, Status: ShowUpcoming, PlannedAt: wholeMillis(draft.PlannedAt), UpdatedAt: now}
 	if err := services.CheckFilled("title", show.Title, MaxShowTitle); err != nil {
 		return Show{}, err

@@ -24,7 +24,7 @@ func timeAtMinute(n int) time.Time { return scheduledAt.Add(time.Duration(n) * t
 // newUpcomingShow returns a new upcoming show, planned for plannedStart.
 func newUpcomingShow(t testing.TB) Show {
 	t.Helper()
-	show, err := scheduleShow(services.SortableIDAt(scheduledAt)+5, 7, ShowDraft{Title: "Evening", PlannedAt: plannedStart}, scheduledAt)
+	show, err := scheduleShow(services.ShowID(services.SortableIDAt(scheduledAt)+5), 7, ShowDraft{Title: "Evening", PlannedAt: plannedStart}, scheduledAt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
 		for range rapid.IntRange(0, 4).Draw(t, "duplicates") {
 			events = append(events, rapid.SampledFrom(events).Draw(t, "duplicate"))
 		}
-		first, _ := scheduleShow(services.SortableIDAt(scheduledAt), 7, ShowDraft{Title: "Evening", PlannedAt: plannedStart}, scheduledAt)
+		first, _ := scheduleShow(services.ShowID(services.SortableIDAt(scheduledAt)), 7, ShowDraft{Title: "Evening", PlannedAt: plannedStart}, scheduledAt)
 		end2end := func(events []string) Show {
 			show := first
 			for _, event := range events {

@@ -18,9 +18,9 @@ import (
 
 // planShow schedules a show that is to start when the duration in has passed. On a host's first show it adds the job that names the
 // host in the documents of their followers.
-func planShow(w *fanouttest.World, host services.UserID, in time.Duration) services.PostID {
+func planShow(w *fanouttest.World, host services.UserID, in time.Duration) services.ShowID {
 	w.TB.Helper()
-	id := w.IDs.Next()
+	id := services.ShowID(w.IDs.Next())
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		if err := showServiceOf(w).lockLog(ctx, tx); err != nil {
 			return err
@@ -36,19 +36,19 @@ func planShow(w *fanouttest.World, host services.UserID, in time.Duration) servi
 }
 
 // startShows starts shows now.
-func startShows(w *fanouttest.World, ids ...services.PostID) {
+func startShows(w *fanouttest.World, ids ...services.ShowID) {
 	w.TB.Helper()
 	changeShows(w, ids, func(show Show, now time.Time) (Show, bool, error) { return show.start(now, now) })
 }
 
 // endShows ends shows now. Jobs fan out the replays.
-func endShows(w *fanouttest.World, ids ...services.PostID) {
+func endShows(w *fanouttest.World, ids ...services.ShowID) {
 	w.TB.Helper()
 	changeShows(w, ids, func(show Show, now time.Time) (Show, bool, error) { return show.end(now, "", now) })
 }
 
 // newReplay returns a new show of a host that has started and ended.
-func newReplay(w *fanouttest.World, host services.UserID) services.PostID {
+func newReplay(w *fanouttest.World, host services.UserID) services.ShowID {
 	w.TB.Helper()
 	id := planShow(w, host, time.Minute)
 	startShows(w, id)
@@ -57,7 +57,7 @@ func newReplay(w *fanouttest.World, host services.UserID) services.PostID {
 }
 
 // changeShows changes shows by a transition, such as Show.start, in one transaction.
-func changeShows(w *fanouttest.World, ids []services.PostID, move func(show Show, now time.Time) (Show, bool, error)) {
+func changeShows(w *fanouttest.World, ids []services.ShowID, move func(show Show, now time.Time) (Show, bool, error)) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for _, id := range ids {

@@ -264,6 +264,8 @@ func (d dialect) bindOne(arg any) any {
 		return int64(value)
 	case services.SortableID:
 		return int64(value)
+	case services.ShowID:
+		return int64(value)
 	case services.ConversationID:
 		return int64(value)
 	case time.Time:
@@ -273,6 +275,8 @@ func (d dialect) bindOne(arg any) any {
 	case []services.UserID:
 		return bindNumbers(d, value)
 	case []services.SortableID:
+		return bindNumbers(d, value)
+	case []services.ShowID:
 		return bindNumbers(d, value)
 	case []services.ConversationID:
 		return bindNumbers(d, value)

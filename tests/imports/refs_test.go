@@ -46,7 +46,7 @@ func (im *testImporter) readShows(keys ...string) (lines []string, shows map[str
 	}
 	shows = map[string]live.Show{}
 	for ref, holder := range holders {
-		if shows[ref.Text] = im.readShow(services.PostID(holder.Object.Number)); shows[ref.Text].Host != holder.Owner {
+		if shows[ref.Text] = im.readShow(services.ShowID(holder.Object.Number)); shows[ref.Text].Host != holder.Owner {
 			im.t.Errorf("%s of %d is %+v", ref.Text, holder.Owner, shows[ref.Text])
 		}
 	}
@@ -61,7 +61,7 @@ func (im *testImporter) readShows(keys ...string) (lines []string, shows map[str
 var selectShow = sql.AdHoc("a show of the test", `SELECT host, title, cover_url, replay_url, status, planned_at, started_at, ended_at, cancelled_at, ver, live_ver, live_stamp FROM shows WHERE id = $1`)
 
 // readShow reads a show from SQL.
-func (im *testImporter) readShow(id services.PostID) live.Show {
+func (im *testImporter) readShow(id services.ShowID) live.Show {
 	im.t.Helper()
 	show := live.Show{ID: id}
 	var status int

@@ -68,7 +68,7 @@ func boardKeys(w *fanouttest.World, reader services.UserID, shows map[string]liv
 	w.Must(err)
 	board, err := livetest.Service(w).Board(w.TB.Context(), reader, live.BoardRequest{First: 100})
 	w.Must(err)
-	names := map[services.PostID]string{}
+	names := map[services.ShowID]string{}
 	for key, show := range shows {
 		names[show.ID] = key
 	}
@@ -137,7 +137,7 @@ func TestImportedShows(t *testing.T) {
 			t.Errorf("the board at once (-want +got):\n%s", diff)
 		}
 		// There is one log entry for all shows; a session from before has none of the new shows.
-		if now := livetest.Service(w).Memory.Version(); now != before+1 || shows["s6"].LiveVersion != now || shows["s6"].LiveStamp != shows["s6"].ID {
+		if now := livetest.Service(w).Memory.Version(); now != before+1 || shows["s6"].LiveVersion != now || shows["s6"].LiveStamp != services.SortableID(shows["s6"].ID) {
 			t.Errorf("the version went from %d to %d, the live one is %+v", before, now, shows["s6"])
 		}
 		for _, key := range []string{"s6", "s7", "s8"} {

@@ -112,7 +112,7 @@ func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 		return world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), ManualStepping: true, ChangeConfig: func(cfg *node.Config) { cfg.BoardSessionFor = lives }}
 	}
 	// moved returns the first page of a board, and the show that was last on the board and moved to the top after the session began.
-	moved := func(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID, top live.Board, last services.PostID) {
+	moved := func(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID, top live.Board, last services.ShowID) {
 		t.Helper()
 		n, reader = startBoardNodeWith(t, options)
 		top = n.ReadOneShowBoardPage(reader, live.BoardRequest{})

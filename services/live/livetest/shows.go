@@ -46,7 +46,7 @@ func Apply(w *fanouttest.World, commands ...*jobs.Command) (ids []string) {
 }
 
 // ScheduleShow plans a show to start after the time in, and returns its ID.
-func ScheduleShow(w *fanouttest.World, host services.UserID, in time.Duration) services.PostID {
+func ScheduleShow(w *fanouttest.World, host services.UserID, in time.Duration) services.ShowID {
 	w.TB.Helper()
 	made := Apply(w, Service(w).Schedule(host, live.ShowDraft{Title: "a show", PlannedAt: w.Clock.Now().Add(in)}))
 	id, err := live.ParseShowID("id", made[0])
@@ -55,20 +55,20 @@ func ScheduleShow(w *fanouttest.World, host services.UserID, in time.Duration) s
 }
 
 // StartShows starts shows now.
-func StartShows(w *fanouttest.World, ids ...services.PostID) {
+func StartShows(w *fanouttest.World, ids ...services.ShowID) {
 	w.TB.Helper()
 	now := w.Clock.Now()
-	applyToEachShow(w, ids, func(host services.UserID, id services.PostID) *jobs.Command { return Service(w).Start(host, id, now) })
+	applyToEachShow(w, ids, func(host services.UserID, id services.ShowID) *jobs.Command { return Service(w).Start(host, id, now) })
 }
 
 // EndShows ends shows at a time. Jobs fan out the replays.
-func EndShows(w *fanouttest.World, at time.Time, ids ...services.PostID) {
+func EndShows(w *fanouttest.World, at time.Time, ids ...services.ShowID) {
 	w.TB.Helper()
-	applyToEachShow(w, ids, func(host services.UserID, id services.PostID) *jobs.Command { return Service(w).End(host, id, at, "") })
+	applyToEachShow(w, ids, func(host services.UserID, id services.ShowID) *jobs.Command { return Service(w).End(host, id, at, "") })
 }
 
 // applyToEachShow applies a command for each show, all in one transaction, as one batch of ingest would.
-func applyToEachShow(w *fanouttest.World, ids []services.PostID, command func(host services.UserID, id services.PostID) *jobs.Command) {
+func applyToEachShow(w *fanouttest.World, ids []services.ShowID, command func(host services.UserID, id services.ShowID) *jobs.Command) {
 	w.TB.Helper()
 	shows, err := Service(w).Memory.Shows(w.TB.Context(), ids)
 	w.Must(err)
@@ -80,7 +80,7 @@ func applyToEachShow(w *fanouttest.World, ids []services.PostID, command func(ho
 }
 
 // ListedReplays returns the replays that boards show of a user's list in Redis, newest first. A missing list is made first.
-func ListedReplays(w *fanouttest.World, user services.UserID) (ids []services.PostID) {
+func ListedReplays(w *fanouttest.World, user services.UserID) (ids []services.ShowID) {
 	w.TB.Helper()
 	_, err := Service(w).Board(w.TB.Context(), user, live.BoardRequest{First: services.FeedRetention})
 	w.Must(err)
@@ -93,7 +93,7 @@ func ListedReplays(w *fanouttest.World, user services.UserID) (ids []services.Po
 		}
 		id, err := services.ParseSortableID(member[9:22]) // the ID follows the end time
 		w.Must(err)
-		ids = append(ids, id)
+		ids = append(ids, services.ShowID(id))
 	}
 	return ids
 }
