@@ -264,8 +264,6 @@ func (d dialect) bindOne(arg any) any {
 		return int64(value)
 	case services.SortableID:
 		return int64(value)
-	case services.ShowID:
-		return int64(value)
 	case services.ConversationID:
 		return int64(value)
 	case time.Time:
@@ -275,8 +273,6 @@ func (d dialect) bindOne(arg any) any {
 	case []services.UserID:
 		return bindNumbers(d, value)
 	case []services.SortableID:
-		return bindNumbers(d, value)
-	case []services.ShowID:
 		return bindNumbers(d, value)
 	case []services.ConversationID:
 		return bindNumbers(d, value)
@@ -294,8 +290,8 @@ func (d dialect) bindOne(arg any) any {
 	}
 }
 
-// bindByKind turns a value of a type that a feature declares, or a list of such numbers, into a value that the driver takes. It is
-// slower than the cases of bindOne, which are the types that every package shares.
+// bindByKind turns a value of another type, such as the ID of a kind of object, or a list of such numbers, into a value that the
+// driver takes. It allocates as much as the cases of bindOne, and takes some nanoseconds more.
 func (d dialect) bindByKind(value any) any {
 	switch v := reflect.ValueOf(value); {
 	case v.Kind() == reflect.String:
@@ -306,33 +302,34 @@ func (d dialect) bindByKind(value any) any {
 	case v.CanUint():
 		return int64(v.Uint())
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint64:
-		numbers := make([]uint64, v.Len())
-		for i := range numbers {
-			numbers[i] = v.Index(i).Uint()
-		}
-		return bindNumbers(d, numbers)
+		return d.bindList(v.Len(), func(i int) int64 { return int64(v.Index(i).Uint()) })
 	default:
 		return value
 	}
 }
 
-// bindNumbers makes a list of numbers. The JSON is printed by hand: lists of thousands of IDs are common.
+// bindNumbers makes a list of numbers.
 func bindNumbers[N ~int64 | ~uint32 | ~uint64](d dialect, numbers []N) any {
+	return d.bindList(len(numbers), func(i int) int64 { return int64(numbers[i]) })
+}
+
+// bindList makes a list of a size, whose numbers are those of at. The JSON is printed by hand: lists of thousands of IDs are common.
+func (d dialect) bindList(size int, at func(i int) int64) any {
 	if d == Postgres {
-		list := make([]int64, len(numbers))
-		for i, number := range numbers {
-			list[i] = int64(number)
+		list := make([]int64, size)
+		for i := range list {
+			list[i] = at(i)
 		}
 		return list
 	}
 	// 20 is the length of the greatest number with its comma.
-	text := make([]byte, 0, 2+20*len(numbers))
+	text := make([]byte, 0, 2+20*size)
 	text = append(text, '[')
-	for i, number := range numbers {
+	for i := range size {
 		if i > 0 {
 			text = append(text, ',')
 		}
-		text = strconv.AppendInt(text, int64(number), 10)
+		text = strconv.AppendInt(text, at(i), 10)
 	}
 	return string(append(text, ']'))
 }
