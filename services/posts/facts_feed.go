@@ -64,7 +64,7 @@ func feedPageSQL(among string) string {
 	FROM sources a CROSS JOIN floors
 )
 SELECT p.id, p.author, CASE WHEN p.author <> $1 AND p.id > a.since THEN 1 ELSE 0 END
-FROM ranges a {each post p} WHERE p.author = a.author AND p.pull = a.pull AND p.id >= a.bound AND p.id < $2 ` + among + ` AND ` + feedPostCondition + ` {end}
+FROM ranges a {each posts p p.id, p.author} WHERE p.author = a.author AND p.pull = a.pull AND p.id >= a.bound AND p.id < $2 ` + among + ` AND ` + feedPostCondition + ` {end p}
 ORDER BY p.id DESC LIMIT $3`
 }
 
@@ -77,8 +77,8 @@ const countingCondition = `AND a.author <> $1 AND id > CASE WHEN a.since > $4 TH
 func countNewPostsSQL(reader, seen, limit string) string {
 	return `
 SELECT count(*) FROM (
-	SELECT 1 FROM sources r {each post p} WHERE r.author <> ` + reader + ` AND p.author = r.author AND p.pull = r.pull
-		AND p.id > CASE WHEN r.since > ` + seen + ` THEN r.since ELSE ` + seen + ` END AND ` + feedPostCondition + ` {end}
+	SELECT 1 FROM sources r {each posts p p.id, p.author} WHERE r.author <> ` + reader + ` AND p.author = r.author AND p.pull = r.pull
+		AND p.id > CASE WHEN r.since > ` + seen + ` THEN r.since ELSE ` + seen + ` END AND ` + feedPostCondition + ` {end p}
 	LIMIT ` + limit + `
 ) AS counted`
 }

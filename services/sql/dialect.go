@@ -32,7 +32,9 @@ func (d dialect) String() string { return [dialectCount]string{"sqlite", "postgr
 //	{in COLUMN $1 TYPE}             the column is among a list, which is one parameter
 //	{rows $1 NAME TYPE, NAME TYPE}  a table made of one parameter of the type rows
 //	{for update} {for share} {for key share} {skip locked}
-//	{each post p} CONDITION {end}   joins to each row so far the posts that meet the condition; the engine keeps this order
+//	{each TABLE ALIAS COLUMN, COLUMN} CONDITION {end ALIAS}
+//	                                joins to each row so far the rows of the table that meet the condition, and of them the columns;
+//	                                the engine keeps this order
 //	{database clock}                the time in microseconds by the database's clock, not by this node's
 //	{no wait for the disk}          the FROM and WHERE of a SELECT: PostgreSQL commits it without a wait, so a crash may lose it
 type Statement struct {
@@ -88,10 +90,11 @@ func (d dialect) translate(text string) string {
 			return d.rowsSubquery(words[1], strings.Join(words[2:], " "))
 		case "each":
 			// SQLite keeps the order of a CROSS JOIN. PostgreSQL orders joins by its statistics, which right after an import do
-			// not yet include the posts; OFFSET makes the subquery an optimization fence.
-			return [dialectCount]string{SQLite: "CROSS JOIN posts p", Postgres: "CROSS JOIN LATERAL (SELECT p.id, p.author FROM posts p"}[d]
+			// not yet include the new rows; OFFSET makes the subquery an optimization fence.
+			table, columns := words[1]+" "+words[2], strings.Join(words[3:], " ")
+			return [dialectCount]string{SQLite: "CROSS JOIN " + table, Postgres: "CROSS JOIN LATERAL (SELECT " + columns + " FROM " + table}[d]
 		case "end":
-			return [dialectCount]string{Postgres: "OFFSET 0) AS p"}[d]
+			return [dialectCount]string{Postgres: "OFFSET 0) AS " + words[1]}[d]
 		case "database":
 			return [dialectCount]string{
 				SQLite:   "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
