@@ -51,7 +51,7 @@ func newAnnouncementsNode(w *fanouttest.World) announcementsNode {
 
 // modelAnnouncement is an announcement as the model has it.
 type modelAnnouncement struct {
-	id               services.PostID
+	id               services.AnnouncementID
 	segments         announcements.Segments // its target; 0: everybody
 	starts, ends     time.Time              // ends is zero if the announcement has no end
 	position         uint64                 // its position; 0: it has none
@@ -164,7 +164,7 @@ func (m *announcementsModel) runJobsAndReadPositions(before uint64) {
 		_, err := m.nodes[i].Caches.Changelog.RunOnce(context.Background())
 		m.must(err)
 	}
-	ids := make([]services.PostID, len(m.entries))
+	ids := make([]services.AnnouncementID, len(m.entries))
 	for i, e := range m.entries {
 		ids[i] = e.id
 	}

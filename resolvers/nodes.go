@@ -59,15 +59,16 @@ func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]
 // each field finds its object by its own text. A nodeIDs belongs to one read and is not shared.
 type nodeIDs struct {
 	// Each type has a map of its own, so that a read gets its keys in the type that it needs.
-	siteMessages, reports               map[string]messages.ID // reports are those of the delivery of site messages
-	views                               map[string]views.View
-	userKeys                            map[string]string // ID to key
-	posts, announcements, notifications map[string]services.PostID
-	shows                               map[string]services.ShowID
-	conversations                       map[string]services.ConversationID
-	messages                            map[string]services.MessageID
-	viewerKeys, badgesKeys              map[string]string // ID to key
-	devices                             map[string]string // ID to itself
+	siteMessages, reports  map[string]messages.ID // reports are those of the delivery of site messages
+	views                  map[string]views.View
+	userKeys               map[string]string // ID to key
+	posts, notifications   map[string]services.PostID
+	announcements          map[string]services.AnnouncementID
+	shows                  map[string]services.ShowID
+	conversations          map[string]services.ConversationID
+	messages               map[string]services.MessageID
+	viewerKeys, badgesKeys map[string]string // ID to key
+	devices                map[string]string // ID to itself
 	// The selections of the fields that ask for an ID decide which parts of a conversation are read. A field is nil when add only
 	// checks the form of IDs.
 	conversationFields map[string][]*ast.Field // the fields that ask for each conversation
@@ -78,7 +79,7 @@ type nodeIDs struct {
 func newNodeIDs() *nodeIDs {
 	return &nodeIDs{
 		userKeys: map[string]string{}, posts: map[string]services.PostID{}, shows: map[string]services.ShowID{},
-		announcements: map[string]services.PostID{}, notifications: map[string]services.PostID{}, siteMessages: map[string]messages.ID{},
+		announcements: map[string]services.AnnouncementID{}, notifications: map[string]services.PostID{}, siteMessages: map[string]messages.ID{},
 		conversations: map[string]services.ConversationID{}, messages: map[string]services.MessageID{}, conversationFields: map[string][]*ast.Field{},
 		viewerKeys: map[string]string{}, badgesKeys: map[string]string{}, views: map[string]views.View{}, reports: map[string]messages.ID{},
 		refFields: map[string][]*ast.Field{}, devices: map[string]string{},

@@ -356,7 +356,7 @@ func (c *operationCall) showID(id string) (services.ShowID, error) {
 }
 
 // announcementID parses the ID of an announcement.
-func (c *operationCall) announcementID(id string) (services.PostID, error) {
+func (c *operationCall) announcementID(id string) (services.AnnouncementID, error) {
 	c.subjectID = id
 	return announcements.ParseID("announcementId", id)
 }

@@ -266,7 +266,7 @@ func (r *Resolver) addVisibleObjects(ctx context.Context, viewer services.UserID
 		addFoundObjects(seen, kind, found)
 		return err
 	case services.AnnouncementType:
-		found, err := r.Announcements.Visible(ctx, viewer, numbersAs[services.PostID](numbers))
+		found, err := r.Announcements.Visible(ctx, viewer, numbersAs[services.AnnouncementID](numbers))
 		addFoundObjects(seen, kind, found)
 		return err
 	}

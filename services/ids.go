@@ -23,6 +23,9 @@ type PostID = SortableID
 // ShowID is the ID of a show, made when it was scheduled. 0 is no show.
 type ShowID SortableID
 
+// AnnouncementID is the ID of an announcement, an ID of the moment of its publication. 0 is no announcement.
+type AnnouncementID SortableID
+
 const (
 	// MaxSortableID is after every ID that can exist.
 	MaxSortableID = SortableID(1<<63 - 1)
@@ -67,6 +70,9 @@ func (id SortableID) String() string {
 
 // String prints the id as SortableID does.
 func (id ShowID) String() string { return SortableID(id).String() }
+
+// String prints the id as SortableID does.
+func (id AnnouncementID) String() string { return SortableID(id).String() }
 
 // Time is when the show was scheduled, to the millisecond, in UTC.
 func (id ShowID) Time() time.Time { return SortableID(id).Time() }

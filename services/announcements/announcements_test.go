@@ -38,7 +38,7 @@ func eachEnginePair(t *testing.T, test func(t *testing.T, n node)) {
 }
 
 // commit commits a command that must succeed, and returns the ID that it made.
-func (n node) commit(cmd *jobs.Command, err error) services.PostID {
+func (n node) commit(cmd *jobs.Command, err error) services.AnnouncementID {
 	n.TB.Helper()
 	n.Must(err)
 	n.Must(n.World.Fanout.Commit(n.TB.Context(), cmd)[0])
@@ -65,7 +65,7 @@ func (n node) wantRefused(want services.Code, cmd *jobs.Command, err error) {
 }
 
 // publish publishes an announcement, with changes of its draft.
-func (n node) publish(title string, change ...func(*Draft)) services.PostID {
+func (n node) publish(title string, change ...func(*Draft)) services.AnnouncementID {
 	n.TB.Helper()
 	draft := Draft{Title: title}
 	for _, with := range change {
@@ -149,7 +149,7 @@ func TestTheStartIsIdempotent(t *testing.T) {
 		before, err := n.Announcement(t.Context(), twice)
 		n.Must(err)
 		n.commit(n.MarkRead(user, ReadUpTo{}), nil)
-		for _, id := range []services.PostID{twice, gone, off, 99} {
+		for _, id := range []services.AnnouncementID{twice, gone, off, 99} {
 			n.Write(func(ctx context.Context, tx *sql.Tx) error {
 				return jobs.Enqueue(ctx, tx, StartJob(Announcement{ID: id, StartsAt: soon}))
 			})
@@ -206,7 +206,7 @@ func TestEditing(t *testing.T) {
 func TestARepeatedPublishPublishesOnce(t *testing.T) {
 	eachEnginePair(t, func(t *testing.T, n node) {
 		user := n.MakeUsers(1)[0]
-		var ids []services.PostID
+		var ids []services.AnnouncementID
 		for range 2 {
 			cmd, err := n.Publish(Draft{Title: "once", EndsAt: fanouttest.StartTime.Add(time.Minute)})
 			cmd.IdempotencyKey, cmd.Input = "key", "once"
@@ -276,7 +276,7 @@ func TestASharedChangeWritesNothingPerUser(t *testing.T) {
 	}
 	before := keys()
 	ctx, trips := redis.WithRoundTrips(t.Context())
-	id := services.PostID(0)
+	id := services.AnnouncementID(0)
 	for _, newCommand := range []func() (*jobs.Command, error){
 		func() (*jobs.Command, error) { return n.Publish(Draft{Title: "news"}) },
 		func() (*jobs.Command, error) {

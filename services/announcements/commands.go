@@ -39,7 +39,7 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 		}
 		now := tx.EventTime()
 		a := Announcement{
-			ID: id, Title: draft.Title, Content: draft.Content, CreatedAt: now, UpdatedAt: now,
+			ID: services.AnnouncementID(id), Title: draft.Title, Content: draft.Content, CreatedAt: now, UpdatedAt: now,
 			StartsAt: draft.StartsAt, EndsAt: draft.EndsAt,
 		}
 		if a.StartsAt.IsZero() {
@@ -81,7 +81,7 @@ type Edit struct {
 // Edit is the command by which the host application changes an announcement. NOT_FOUND if there is none. CONFLICT if it was
 // withdrawn, if its start is changed after it has started and it is not shown again, or if it is to be shown again after its end.
 // All other errors are as in Publish, but an end in the past is allowed: it ends the announcement at once.
-func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
+func (s *Service) Edit(id services.AnnouncementID, edit Edit) (*jobs.Command, error) {
 	if err := checkTexts(edit.Title, edit.Content); err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp u
 
 // Withdraw is the command by which the host application takes an announcement out of everybody's list and count, also one
 // that has not started. NOT_FOUND if there is none. Withdrawing again changes nothing.
-func (s *Service) Withdraw(id services.PostID) *jobs.Command {
+func (s *Service) Withdraw(id services.AnnouncementID) *jobs.Command {
 	return s.sharedStateCommand("withdrawAnnouncement", func(ctx context.Context, tx *sql.Tx, _ uint64) (string, string, error) {
 		a, err := lock(ctx, tx, id)
 		if err != nil {

@@ -105,7 +105,7 @@ func trimList(ctx context.Context, tx *sql.Tx, keep int) error {
 }
 
 // lock reads an announcement and locks it until this transaction ends. NOT_FOUND if there is none.
-func lock(ctx context.Context, tx *sql.Tx, id services.PostID) (Announcement, error) {
+func lock(ctx context.Context, tx *sql.Tx, id services.AnnouncementID) (Announcement, error) {
 	found, err := scanAnnouncements(ctx, tx.Runner, lockAnnouncement, id)
 	if err != nil {
 		return Announcement{}, err
@@ -124,7 +124,7 @@ func lastStamp(ctx context.Context, tx *sql.Tx) (stamp uint64, err error) {
 }
 
 // Read reads announcements by ID, in any state. An unknown ID is absent.
-func Read(ctx context.Context, r sql.Runner, ids []services.PostID) (map[services.PostID]Announcement, error) {
+func Read(ctx context.Context, r sql.Runner, ids []services.AnnouncementID) (map[services.AnnouncementID]Announcement, error) {
 	return scanAnnouncements(ctx, r, announcementsByID, ids)
 }
 
@@ -137,8 +137,8 @@ func logChange(ctx context.Context, tx *sql.Tx, key string) error {
 }
 
 // scanAnnouncements runs a statement that selects announcementColumns.
-func scanAnnouncements(ctx context.Context, r sql.Runner, st sql.Statement, which any) (map[services.PostID]Announcement, error) {
-	found := make(map[services.PostID]Announcement)
+func scanAnnouncements(ctx context.Context, r sql.Runner, st sql.Statement, which any) (map[services.AnnouncementID]Announcement, error) {
+	found := make(map[services.AnnouncementID]Announcement)
 	err := r.Each(ctx, st, []any{which}, func(row func(...any) error) error {
 		var a Announcement
 		var segments, created, updated, starts, ends int64
@@ -181,7 +181,7 @@ func readFacts(ctx context.Context, db *sql.DB) (Facts, error) {
 			facts.LastChangeStamp, facts.EndedCount, facts.LogVersion = uint64(a), uint64(b), uint64(c)
 		case 1:
 			facts.Announcements = append(facts.Announcements, Announcement{
-				ID: services.PostID(a), Position: uint64(b), Segments: Segments(c), EndsAt: endTime(d), UpdatedAt: sql.FromMicros(e),
+				ID: services.AnnouncementID(a), Position: uint64(b), Segments: Segments(c), EndsAt: endTime(d), UpdatedAt: sql.FromMicros(e),
 			})
 		case 2:
 			facts.UnlistedEnds = append(facts.UnlistedEnds, sql.FromMicros(b))

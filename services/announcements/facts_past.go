@@ -14,7 +14,7 @@ import (
 
 // pastStamp is the stamp of a past moment. It is odd, like the stamps of the announcements' clock. Stamps of one millisecond rise with
 // the moments' numbers within the millisecond.
-func pastStamp(moment services.PostID) uint64 {
+func pastStamp(moment services.SortableID) uint64 {
 	// A millisecond has 500 odd microseconds: beyond them, events of one millisecond share the last stamp.
 	const last = 499
 	return uint64(moment.Time().UnixMicro() + 2*min(moment.SequenceInMillisecond(), last) + 1)

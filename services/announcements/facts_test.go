@@ -31,13 +31,13 @@ func (b *testStore) write(fn func(tx *sql.Tx) error) {
 }
 
 // newAnnouncement makes an announcement that starts now, and stores nothing.
-func (b *testStore) newAnnouncement(id services.PostID) Announcement {
+func (b *testStore) newAnnouncement(id services.AnnouncementID) Announcement {
 	now := b.Clock.Now()
 	return Announcement{ID: id, Title: "title of " + id.String(), Content: "content", CreatedAt: now, UpdatedAt: now, StartsAt: now}
 }
 
 // announce adds an announcement to the list now, and trims the list to three.
-func (b *testStore) announce(id services.PostID, change ...func(*Announcement)) (a Announcement) {
+func (b *testStore) announce(id services.AnnouncementID, change ...func(*Announcement)) (a Announcement) {
 	b.T.Helper()
 	a = b.newAnnouncement(id)
 	for _, with := range change {
@@ -134,8 +134,8 @@ func TestAnnouncementsAreListedWithTheirPositions(t *testing.T) {
 		b.write(func(tx *sql.Tx) error { return insert(b.Ctx, tx, waiting) })
 		sqltest.WantCode(b.T, b.DB.Write(b.Ctx, func(tx *sql.Tx) error { return insert(b.Ctx, tx, waiting) }), services.Conflict)
 
-		sqltest.Equal(b.T, sqltest.Must(Read(b.Ctx, b.Runner, []services.PostID{1, 2, 3, 4}))(b.T),
-			map[services.PostID]Announcement{1: first, 2: second, 3: waiting})
+		sqltest.Equal(b.T, sqltest.Must(Read(b.Ctx, b.Runner, []services.AnnouncementID{1, 2, 3, 4}))(b.T),
+			map[services.AnnouncementID]Announcement{1: first, 2: second, 3: waiting})
 		short := func(a Announcement) Announcement {
 			return Announcement{ID: a.ID, Position: a.Position, Segments: a.Segments, EndsAt: a.EndsAt, UpdatedAt: a.UpdatedAt}
 		}
@@ -149,7 +149,7 @@ func TestAnnouncementsAreListedWithTheirPositions(t *testing.T) {
 			first = a
 			return errors.Join(err, update(b.Ctx, tx, a))
 		})
-		sqltest.Equal(b.T, sqltest.Must(Read(b.Ctx, b.Runner, []services.PostID{1}))(b.T), map[services.PostID]Announcement{1: first})
+		sqltest.Equal(b.T, sqltest.Must(Read(b.Ctx, b.Runner, []services.AnnouncementID{1}))(b.T), map[services.AnnouncementID]Announcement{1: first})
 		sqltest.Equal(b.T, b.announcementPositions(), []uint64{second.Position})
 		err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error { _, err := lock(b.Ctx, tx, 4); return err })
 		sqltest.WantCode(b.T, err, services.NotFound)
@@ -169,7 +169,7 @@ func TestEndsOfAnnouncementsAreCounted(t *testing.T) {
 			return func(a *Announcement) { a.EndsAt = b.Clock.Now().Add(after) }
 		}
 		withdrawn := b.announce(1, ends(time.Hour))
-		for id := range services.PostID(3) {
+		for id := range services.AnnouncementID(3) {
 			b.announce(id+2, ends(time.Minute))
 		}
 		b.write(func(tx *sql.Tx) error { return trimList(b.Ctx, tx, 2) }) // 1 and 2 leave the list
@@ -196,7 +196,7 @@ func TestEndsOfAnnouncementsAreCounted(t *testing.T) {
 func TestTheListOfAnnouncementsIsBounded(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		var list []Announcement
-		for id := services.PostID(1); id <= 4; id++ {
+		for id := services.AnnouncementID(1); id <= 4; id++ {
 			list = append(list, b.announce(id, func(a *Announcement) {
 				if id == 2 {
 					a.EndsAt = b.Clock.Now().Add(time.Hour)

@@ -35,7 +35,7 @@ func StartJob(a Announcement) jobs.NewJob {
 func UserJob(user services.UserID) jobs.NewJob { return jobs.UserJob(kindProjectUser, user) }
 
 // runStart starts an announcement whose time has come, and shows it on this node at once. The other nodes read it from the log.
-func (s *Service) runStart(ctx context.Context, _ jobs.Job, id services.PostID) error {
+func (s *Service) runStart(ctx context.Context, _ jobs.Job, id services.AnnouncementID) error {
 	started := false
 	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
 		started, err = startIfDue(ctx, tx, id)
@@ -49,9 +49,9 @@ func (s *Service) runStart(ctx context.Context, _ jobs.Job, id services.PostID) 
 
 // startIfDue gives an announcement its position if its start time has come and it has none. It may be repeated, and the announcement
 // may have changed since the job was queued.
-func startIfDue(ctx context.Context, tx *sql.Tx, id services.PostID) (started bool, err error) {
+func startIfDue(ctx context.Context, tx *sql.Tx, id services.AnnouncementID) (started bool, err error) {
 	// This read does not lock the announcements' clock: most jobs that are late or repeated end here, and then nobody waits for them.
-	found, err := Read(ctx, tx.Runner, []services.PostID{id})
+	found, err := Read(ctx, tx.Runner, []services.AnnouncementID{id})
 	if err != nil {
 		return false, err
 	}

@@ -11,8 +11,8 @@ import (
 // ReadUpTo is how far a user has read: up to an announcement at its present position, or up to the position at which the user saw
 // one. The zero value is the end of the list.
 type ReadUpTo struct {
-	Announcement services.PostID // read up to its present position; 0: Position says how far
-	Position     uint64          // a stamp of the announcements' clock; 0: the end of the list
+	Announcement services.AnnouncementID // read up to its present position; 0: Position says how far
+	Position     uint64                  // a stamp of the announcements' clock; 0: the end of the list
 }
 
 // MarkRead is the command by which a user reads the list up to a position. Their read position never moves backward. NOT_FOUND for an
@@ -41,7 +41,7 @@ func (s *Service) MarkRead(user services.UserID, upTo ReadUpTo) *jobs.Command {
 // the same error as missing ones.
 func (upTo ReadUpTo) position(ctx context.Context, tx *sql.Tx, user services.UserID) (uint64, error) {
 	if upTo.Announcement != 0 {
-		found, err := Read(ctx, tx.Runner, []services.PostID{upTo.Announcement})
+		found, err := Read(ctx, tx.Runner, []services.AnnouncementID{upTo.Announcement})
 		if err != nil {
 			return 0, err
 		}

@@ -14,7 +14,7 @@ import (
 // factsReader reads announcements and dots from SQL.
 type factsReader interface {
 	facts(ctx context.Context) (Facts, error)
-	announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]Announcement, error)
+	announcements(ctx context.Context, ids []services.AnnouncementID) (map[services.AnnouncementID]Announcement, error)
 }
 
 // sqlReader is the factsReader of a node.
@@ -22,7 +22,7 @@ type sqlReader struct{ db *sql.DB }
 
 func (d sqlReader) facts(ctx context.Context) (Facts, error) { return readFacts(ctx, d.db) }
 
-func (d sqlReader) announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]Announcement, error) {
+func (d sqlReader) announcements(ctx context.Context, ids []services.AnnouncementID) (map[services.AnnouncementID]Announcement, error) {
 	return Read(ctx, d.db.Runner, ids)
 }
 
@@ -43,8 +43,8 @@ type Memory struct {
 	// setDocumentDots is rdb.Projections.SetDots: from then on documents are read with the fields of these dots. It is called before a
 	// new dot is shown.
 	setDocumentDots func(names []string)
-	texts           *changelog.Cache[services.PostID, Announcement] // whole announcements, with their texts, for lists
-	current         atomic.Pointer[SharedState]                     // the state that was made last
+	texts           *changelog.Cache[services.AnnouncementID, Announcement] // whole announcements, with their texts, for lists
+	current         atomic.Pointer[SharedState]                             // the state that was made last
 
 	// mu guards facts and endedCountOffset, and the making of current; readers of current take no lock.
 	mu               sync.Mutex
@@ -58,7 +58,7 @@ func newMemory(log *changelog.Follower, from factsReader, setDots func(names []s
 		reader: from, log: log, setDocumentDots: setDots,
 		// Twice as many as can run at once: texts of announcements that do not run are read too, and the cache also holds
 		// changes of texts that nobody has read.
-		texts: changelog.NewCache[services.PostID](2*maxListedAnnouncements, func(a Announcement) time.Time { return a.UpdatedAt }),
+		texts: changelog.NewCache[services.AnnouncementID](2*maxListedAnnouncements, func(a Announcement) time.Time { return a.UpdatedAt }),
 	}
 	log.Register(changelog.Kind{Name: ChangelogKind, Load: m.load, ConcernsAllUsers: true})
 	log.RegisterVersionSource(changelog.VersionSource{AddVersions: m.addVersions})
@@ -144,7 +144,7 @@ func (m *Memory) load(ctx context.Context) error {
 }
 
 // readWithTexts reads whole announcements, in any state, from the cache and the missing ones from SQL. Unknown ids are absent.
-func (m *Memory) readWithTexts(ctx context.Context, ids []services.PostID) (map[services.PostID]Announcement, error) {
+func (m *Memory) readWithTexts(ctx context.Context, ids []services.AnnouncementID) (map[services.AnnouncementID]Announcement, error) {
 	found, missing := m.texts.GetAll(ids)
 	if len(missing) == 0 {
 		return found, nil
@@ -316,7 +316,7 @@ func (s *SharedState) visible(segments Segments, before uint64, limit int) (list
 }
 
 // findVisible reports whether an announcement runs and is addressed to a user, and returns it without its texts.
-func (s *SharedState) findVisible(id services.PostID, segments Segments) (Announcement, bool) {
+func (s *SharedState) findVisible(id services.AnnouncementID, segments Segments) (Announcement, bool) {
 	for _, announcement := range s.Announcements {
 		if announcement.ID == id && announcement.Segments.reaches(segments) {
 			return announcement, true

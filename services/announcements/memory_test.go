@@ -19,11 +19,11 @@ var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 // fakeSQL stands in for SQL and the changelog in it, and records the reads.
 type fakeSQL struct {
-	sharedFacts       Facts                            // what facts returns
-	fullAnnouncements map[services.PostID]Announcement // with their texts
-	log               []changelog.Entry                // the changelog, in ascending order of versions
-	lastSetDotNames   []string                         // the dots' names with which the memory last called setDots
-	readError         error                            // the error of every read; nil: SQL answers
+	sharedFacts       Facts                                    // what facts returns
+	fullAnnouncements map[services.AnnouncementID]Announcement // with their texts
+	log               []changelog.Entry                        // the changelog, in ascending order of versions
+	lastSetDotNames   []string                                 // the dots' names with which the memory last called setDots
+	readError         error                                    // the error of every read; nil: SQL answers
 
 	// How often the facts were read, and how many announcements were read with their texts.
 	factReads, textReads int
@@ -34,9 +34,9 @@ func (e *fakeSQL) facts(context.Context) (Facts, error) {
 	return e.sharedFacts, e.readError
 }
 
-func (e *fakeSQL) announcements(_ context.Context, ids []services.PostID) (map[services.PostID]Announcement, error) {
+func (e *fakeSQL) announcements(_ context.Context, ids []services.AnnouncementID) (map[services.AnnouncementID]Announcement, error) {
 	e.textReads += len(ids)
-	found := map[services.PostID]Announcement{}
+	found := map[services.AnnouncementID]Announcement{}
 	for _, id := range ids {
 		if a, known := e.fullAnnouncements[id]; known {
 			found[id] = a
@@ -88,7 +88,7 @@ func mustStateAt(t *testing.T, m *memoryWithLog, now time.Time) *SharedState {
 }
 
 // announcementIDs are the announcements of a state.
-func announcementIDs(n *SharedState) (list []services.PostID) {
+func announcementIDs(n *SharedState) (list []services.AnnouncementID) {
 	for _, a := range n.Announcements {
 		list = append(list, a.ID)
 	}
@@ -96,7 +96,7 @@ func announcementIDs(n *SharedState) (list []services.PostID) {
 }
 
 // listedAnnouncement is an announcement in the list that ends when the given time has passed since noon; 0 means never.
-func listedAnnouncement(id services.PostID, ends time.Duration) Announcement {
+func listedAnnouncement(id services.AnnouncementID, ends time.Duration) Announcement {
 	a := Announcement{ID: id, Position: uint64(id), UpdatedAt: noon}
 	if ends > 0 {
 		a.EndsAt = noon.Add(ends)
@@ -109,14 +109,14 @@ func TestCachedAnnouncementsEndWithoutARead(t *testing.T) {
 	e.sharedFacts = Facts{ReadAt: noon, LogVersion: 7, EndedCount: 2, UnlistedEnds: []time.Time{noon.Add(2 * time.Hour)}, Announcements: []Announcement{listedAnnouncement(3, time.Minute), listedAnnouncement(2, 0), listedAnnouncement(1, time.Hour)}}
 	m := newMemoryWithLog(e)
 	first := mustStateAt(t, m, noon)
-	if got := announcementIDs(first); !slices.Equal(got, []services.PostID{3, 2, 1}) || first.sequence() != 2*7+2 {
+	if got := announcementIDs(first); !slices.Equal(got, []services.AnnouncementID{3, 2, 1}) || first.sequence() != 2*7+2 {
 		t.Fatalf("at first %v at %d", got, first.sequence())
 	}
 	if again := mustStateAt(t, m, noon.Add(time.Minute-1)); again != first || e.factReads != 1 {
 		t.Errorf("made again before anything changed; SQL was asked %d times", e.factReads)
 	}
 	over := mustStateAt(t, m, noon.Add(time.Minute))
-	if got := announcementIDs(over); !slices.Equal(got, []services.PostID{2, 1}) || over.sequence() != first.sequence()+1 {
+	if got := announcementIDs(over); !slices.Equal(got, []services.AnnouncementID{2, 1}) || over.sequence() != first.sequence()+1 {
 		t.Errorf("after the first end %v at %d", got, over.sequence())
 	}
 	if late := mustStateAt(t, m, noon.Add(time.Minute-1)); late != over {
@@ -232,12 +232,12 @@ func TestTextsAreReadOnce(t *testing.T) {
 	text := func(title string, at time.Time) Announcement {
 		return Announcement{ID: 1, Title: title, UpdatedAt: at}
 	}
-	e.fullAnnouncements = map[services.PostID]Announcement{1: text("old", noon)}
+	e.fullAnnouncements = map[services.AnnouncementID]Announcement{1: text("old", noon)}
 	e.sharedFacts = Facts{ReadAt: noon, LastChangeStamp: 5, Announcements: []Announcement{listedAnnouncement(1, 0)}}
 	m := newMemoryWithLog(e)
 	title := func() string {
 		t.Helper()
-		found, err := m.readWithTexts(t.Context(), []services.PostID{1, 2})
+		found, err := m.readWithTexts(t.Context(), []services.AnnouncementID{1, 2})
 		if err != nil || len(found) != 1 {
 			t.Fatalf("%v, %v", found, err)
 		}
@@ -282,7 +282,7 @@ func TestEachSequenceStandsForOneState(t *testing.T) {
 			}
 		}
 		load()
-		states := []map[uint64][]services.PostID{{}, {}}
+		states := []map[uint64][]services.AnnouncementID{{}, {}}
 		last := make([]uint64, len(nodes))
 		look := func(at int) *SharedState {
 			load()
@@ -306,7 +306,7 @@ func TestEachSequenceStandsForOneState(t *testing.T) {
 			switch step {
 			case 0:
 				version++
-				a := listedAnnouncement(services.PostID(len(all)+1), 0)
+				a := listedAnnouncement(services.AnnouncementID(len(all)+1), 0)
 				a.Position, a.EndsAt = version, ends
 				all = append(all, a)
 			case 1:

@@ -36,7 +36,7 @@ func (s *Service) Page(ctx context.Context, user services.UserID, before uint64,
 }
 
 // Visible returns the announcements, among some, that are current and addressed to a user.
-func (s *Service) Visible(ctx context.Context, user services.UserID, ids []services.PostID) (map[services.PostID]Item, error) {
+func (s *Service) Visible(ctx context.Context, user services.UserID, ids []services.AnnouncementID) (map[services.AnnouncementID]Item, error) {
 	at, err := s.userView(ctx, user)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (s *Service) Visible(ctx context.Context, user services.UserID, ids []servi
 		}
 	}
 	items, err := s.items(ctx, at, list)
-	visible := make(map[services.PostID]Item, len(items))
+	visible := make(map[services.AnnouncementID]Item, len(items))
 	for _, item := range items {
 		visible[item.ID] = item
 	}
@@ -58,7 +58,7 @@ func (s *Service) Visible(ctx context.Context, user services.UserID, ids []servi
 // items adds the texts to announcements of the list. Positions and ends come from the list, because the cache of texts may have
 // older ones. An announcement that is gone from SQL is left out.
 func (s *Service) items(ctx context.Context, at userView, list []Announcement) ([]Item, error) {
-	ids := make([]services.PostID, len(list))
+	ids := make([]services.AnnouncementID, len(list))
 	for i, a := range list {
 		ids[i] = a.ID
 	}
@@ -82,7 +82,7 @@ func (s *Service) items(ctx context.Context, at userView, list []Announcement) (
 }
 
 // Announcement returns an announcement in any state: for the host application, which has just changed it.
-func (s *Service) Announcement(ctx context.Context, id services.PostID) (Announcement, error) {
-	found, err := Read(ctx, s.db.Runner, []services.PostID{id})
+func (s *Service) Announcement(ctx context.Context, id services.AnnouncementID) (Announcement, error) {
+	found, err := Read(ctx, s.db.Runner, []services.AnnouncementID{id})
 	return found[id], err
 }

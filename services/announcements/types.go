@@ -26,10 +26,10 @@ const (
 
 // Announcement is an entry of the one list that all users share.
 type Announcement struct {
-	ID        services.PostID // an ID of the moment of its publication
-	Title     string          // 1 to 255 characters
-	Content   string          // up to 64 KB
-	Segments  Segments        // the target; 0 is everyone
+	ID        services.AnnouncementID // an ID of the moment of its publication
+	Title     string                  // 1 to 255 characters
+	Content   string                  // up to 64 KB
+	Segments  Segments                // the target; 0 is everyone
 	CreatedAt time.Time
 	UpdatedAt time.Time // the last edit, to the microsecond
 	StartsAt  time.Time // by default the time of the publication
@@ -44,13 +44,14 @@ type Announcement struct {
 func (a Announcement) GlobalID() string { return globalID(a.ID) }
 
 // globalID is the global id of the announcement with an ID, such as "announcement:ID".
-func globalID(id services.PostID) string {
+func globalID(id services.AnnouncementID) string {
 	return services.GlobalID(services.AnnouncementType, id.String())
 }
 
 // ParseID parses the global id "announcement:ID". field names the argument in the error.
-func ParseID(field, id string) (services.PostID, error) {
-	return services.ParseTypedID(field, id, services.AnnouncementType)
+func ParseID(field, id string) (services.AnnouncementID, error) {
+	place, err := services.ParseTypedID(field, id, services.AnnouncementType)
+	return services.AnnouncementID(place), err
 }
 
 // isOverAt reports whether the announcement has ended at a moment: from EndsAt on.

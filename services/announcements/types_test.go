@@ -57,7 +57,7 @@ func TestNamesOfDotsAndSegments(t *testing.T) {
 }
 
 func TestAnnouncementIDs(t *testing.T) {
-	a := Announcement{ID: services.SortableIDAt(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC))}
+	a := Announcement{ID: services.AnnouncementID(services.SortableIDAt(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)))}
 	if id, err := ParseID("upTo", a.GlobalID()); id != a.ID || err != nil {
 		t.Errorf("%s is read as %s, %v", a.GlobalID(), id, err)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // announce publishes an announcement that ends after the given time; 0 means never.
-func (n node) announce(ends time.Duration) services.PostID {
+func (n node) announce(ends time.Duration) services.AnnouncementID {
 	n.TB.Helper()
 	draft := announcements.Draft{Title: "title"}
 	if ends > 0 {

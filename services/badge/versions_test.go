@@ -120,7 +120,7 @@ type readerScenario struct {
 	hugeAuthorPosts                   []services.PostID          // without the deleted ones
 	applyLastChangeAsOwn              func(l *streamUpdatedNode) // applies the last change to l as its own, before l reads the log
 	show                              services.ShowID            // of the host
-	lastAnnouncement                  services.PostID            // the one that was published last; 0: none yet
+	lastAnnouncement                  services.AnnouncementID    // the one that was published last; 0: none yet
 }
 
 // newReaderScenario makes a reader who follows an author, a host and a room.
