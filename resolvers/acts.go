@@ -70,7 +70,7 @@ func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.
 		if err != nil {
 			return nil, err
 		}
-		before = services.PostID(position)
+		before = services.SortableID(position)
 	}
 	// The read has one act more than the page, to know whether another page follows.
 	list, err := r.Acts.List(ctx, before, size+1)

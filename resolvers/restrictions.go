@@ -55,7 +55,7 @@ func (r *Resolver) readRestrictions(ctx context.Context, viewer *graph.Viewer, k
 		if err != nil {
 			return nil, err
 		}
-		before = services.PostID(place)
+		before = services.SortableID(place)
 	}
 	list, more, err := r.Social.Restrictions(ctx, kind, viewer.Number, before, size)
 	if err != nil {

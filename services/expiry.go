@@ -95,7 +95,7 @@ func (e SourceExpiry) CountedSince(source Source, today int64) time.Time {
 
 // ExpiredUpTo is the least position that a reader is treated as having: items up to it are too old to count. It is 0 for
 // NeverExpires. Positions that are IDs hold a time, so expiry moves the position and touches no item.
-func (e SourceExpiry) ExpiredUpTo(source Source, today int64) PostID {
+func (e SourceExpiry) ExpiredUpTo(source Source, today int64) SortableID {
 	if !e.Expires(source) {
 		return 0
 	}

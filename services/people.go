@@ -34,8 +34,8 @@ const (
 type FollowEdge struct {
 	Follower        UserID
 	Followee        UserID
-	PostsCountAfter PostID // MaxPostID if the mode lets no posts count
-	FollowedAt      PostID // an ID of the time of the follow
+	PostsCountAfter PostID     // MaxPostID if the mode lets no posts count
+	FollowedAt      SortableID // an ID of the time of the follow
 	Mode            FollowMode
 }
 
@@ -62,10 +62,10 @@ const (
 // Restriction is one user's restriction of another.
 type Restriction struct {
 	Kind   RestrictionKind
-	Owner  UserID    // the user who made the restriction
-	Other  UserID    // the user who is muted, blocked or hidden from
-	MadeAt PostID    // when it was made: an ID has a time in it
-	Until  time.Time // of a mute: when it ends by itself; zero for never
+	Owner  UserID     // the user who made the restriction
+	Other  UserID     // the user who is muted, blocked or hidden from
+	MadeAt SortableID // when it was made: an ID has a time in it
+	Until  time.Time  // of a mute: when it ends by itself; zero for never
 }
 
 // AffectedFollow is the follow that a mute or a hide makes ineffective, whether the follow exists or not.

@@ -36,12 +36,12 @@ const (
 
 // Act is one act.
 type Act struct {
-	ID      services.PostID // contains the time at which the act began
-	Actor   string          // the subject of the token; "" if it has none
-	Action  string          // the name of the mutation, or of an act of the console or the command line
-	Target  string          // a global ID, or the name of a webhook; "" means the installation
-	Details string          // the values that were set; never a secret
-	Outcome string          // OutcomeStarted, OutcomeDone or the code of an error
+	ID      services.SortableID // contains the time at which the act began
+	Actor   string              // the subject of the token; "" if it has none
+	Action  string              // the name of the mutation, or of an act of the console or the command line
+	Target  string              // a global ID, or the name of a webhook; "" means the installation
+	Details string              // the values that were set; never a secret
+	Outcome string              // OutcomeStarted, OutcomeDone or the code of an error
 
 	// MadeID returns the ID of the object that the work made. If the act has no target, that ID becomes the target. MadeID is
 	// called when the work is done. nil: the work makes no object.
@@ -125,7 +125,7 @@ func (a Act) writeOutcome(ctx context.Context, tx *sql.Tx, outcome string) error
 }
 
 // List lists up to limit acts with IDs below before, the newest first; services.MaxSortableID begins at the newest.
-func (s *Service) List(ctx context.Context, before services.PostID, limit int) (list []Act, err error) {
+func (s *Service) List(ctx context.Context, before services.SortableID, limit int) (list []Act, err error) {
 	err = s.db.Each(ctx, listActs, []any{before, limit}, func(scan func(...any) error) error {
 		var act Act
 		err := scan(&act.ID, &act.Actor, &act.Action, &act.Target, &act.Details, &act.Outcome)

@@ -81,13 +81,13 @@ var columnFormatters = map[string]func(value int64, text string) any{
 		return orNull(sql.FromMicros(value).Format(time.RFC3339Nano), value == 0)
 	},
 	"moment": func(value int64, _ string) any {
-		return orNull(services.PostID(value).Time().Format(time.RFC3339Nano), value == 0)
+		return orNull(services.SortableID(value).Time().Format(time.RFC3339Nano), value == 0)
 	},
 	"post":         idFormatter(services.PostType),
 	"show":         idFormatter(services.ShowType),
 	"notification": idFormatter(services.NotificationType),
 	"upTo": func(value int64, _ string) any {
-		return orNull(services.FormatNotificationUpTo(services.PostID(value)), value == 0)
+		return orNull(services.FormatNotificationUpTo(services.SortableID(value)), value == 0)
 	},
 	"siteMessage": idFormatter(services.SiteMessageType),
 	"message":     idFormatter(services.MessageType),
@@ -126,7 +126,7 @@ func inTotalFormatter(in bool) func(int64, string) any {
 // idFormatter returns the form of an ID of a type; 0 means no ID.
 func idFormatter(kind string) func(int64, string) any {
 	return func(value int64, _ string) any {
-		return orNull(services.GlobalID(kind, services.PostID(value).String()), value == 0)
+		return orNull(services.GlobalID(kind, services.SortableID(value).String()), value == 0)
 	}
 }
 

@@ -57,18 +57,18 @@ type postRow struct {
 	Body   string `json:"body"`
 	Parent string `json:"parent"` // the ID or the key of the post that it answers; "" for none
 
-	firstIDOfMilli services.PostID // the least ID of the post's millisecond
-	parentID       services.PostID // the parent, if the line names it by its ID; else 0
-	lineNumber     int64           // of the line
-	line           []byte          // its text
+	firstIDOfMilli services.SortableID // the least ID of the post's millisecond
+	parentID       services.PostID     // the parent, if the line names it by its ID; else 0
+	lineNumber     int64               // of the line
+	line           []byte              // its text
 }
 
 // postImport is one import of posts under way.
 type postImport struct {
 	*importer.Run
-	ids          interface{ Next() services.PostID } // gives the present time, as IDs
-	kindsInFeeds []services.PostKind                 // the kinds of posts that enter home feeds
-	keys         *people.KeyTable                    // the keys of the authors
+	ids          interface{ Next() services.SortableID } // gives the present time, as IDs
+	kindsInFeeds []services.PostKind                     // the kinds of posts that enter home feeds
+	keys         *people.KeyTable                        // the keys of the authors
 
 	batch        []postRow // since the last commit
 	bytesOfLines int       // of the batch's lines
@@ -80,7 +80,7 @@ type postImport struct {
 // comment, an answer to a comment or a reply is a reply. Nobody is notified and no jobs are queued, because these posts are the
 // past. A file that was read to its end adds nothing when it is imported again. kinds are the kinds that enter home feeds. Bad
 // lines are put aside and reported; the error is INVALID for a file that cannot be read or is cut off, as by Follows.
-func ImportFile(ctx context.Context, db importer.Store, ids interface{ Next() services.PostID }, kinds []services.PostKind, opts importer.Options) (importer.Report, error) {
+func ImportFile(ctx context.Context, db importer.Store, ids interface{ Next() services.SortableID }, kinds []services.PostKind, opts importer.Options) (importer.Report, error) {
 	run, err := importer.Open(db, opts, importForm)
 	if err != nil {
 		return importer.Report{}, err

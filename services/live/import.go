@@ -64,7 +64,7 @@ cancelled as if its host did it. Ctrl-C stops the replay, and the next run conti
 type showImport struct {
 	*importer.Run
 	ids  interface{ Next() services.SortableID } // makes the IDs of the shows
-	keys *people.KeyTable                    // the keys of hosts in the file, with their user IDs
+	keys *people.KeyTable                        // the keys of hosts in the file, with their user IDs
 
 	batch        []showRow // the good rows since the last commit
 	bytesOfLines int       // the bytes of the lines of the batch

@@ -210,7 +210,7 @@ func markLateRowsRead(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh
 	var read sql.RowsParameter
 	err := tx.Each(ctx, readToOf, []any{users, kind, id}, func(scan func(...any) error) error {
 		var user services.UserID
-		var upTo services.PostID
+		var upTo services.SortableID
 		var marks string
 		err := scan(&user, &upTo, &marks)
 		// If no kept mark covers the message, the time of the position up to which the user has read is used instead.

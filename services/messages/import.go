@@ -55,8 +55,8 @@ type messageRow struct {
 // keys: lines of the batch find their message there before the database has it.
 type messageImport struct {
 	*importer.Run
-	ids   interface{ Next() services.PostID } // makes the IDs of messages
-	types []string                            // of messages that exist, the default first
+	ids   interface{ Next() services.SortableID } // makes the IDs of messages
+	types []string                                // of messages that exist, the default first
 
 	batch []messageRow // since the last commit
 	// recipientCount counts the recipients of the batch, each as often as a line names them: the cost of a transaction depends on it.
@@ -69,7 +69,7 @@ type messageImport struct {
 // runs and files may name the same message, and no user gets it twice. The import stores the text and the list of recipients; the
 // server delivers them when it runs. Bad lines are put aside and reported; the error is INVALID for a file that cannot be read or is
 // cut off, as by Follows. types are the types of messages that exist, the default first.
-func ImportFile(ctx context.Context, db importer.Store, ids interface{ Next() services.PostID }, types []string, opts importer.Options) (importer.Report, error) {
+func ImportFile(ctx context.Context, db importer.Store, ids interface{ Next() services.SortableID }, types []string, opts importer.Options) (importer.Report, error) {
 	run, err := importer.Open(db, opts, importForm)
 	if err != nil {
 		return importer.Report{}, err

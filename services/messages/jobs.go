@@ -76,7 +76,7 @@ const maxChunksPerMessage = (MaxRecipients + recipientsPerDelivery - 1) / recipi
 // deliveryJobKey is the key of a message's i-th job. Each job has its own key, because jobs of one key become one. The key has no
 // slash: the part of a key after a slash is a user.
 func deliveryJobKey(message ID, i int) string {
-	return fmt.Sprintf("%s.%d", services.PostID(message), i)
+	return fmt.Sprintf("%s.%d", services.SortableID(message), i)
 }
 
 // projectCountsJob projects a user's counts into their document. Waiting jobs of one user become one, because each reads the counts

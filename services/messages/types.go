@@ -10,7 +10,7 @@ import (
 
 // ID is the identity and position of a message: a greater ID is newer. 0 is before every message. It holds the time of sending,
 // so expiry and digests compare IDs and read no times.
-type ID uint64
+type ID services.SortableID
 
 // MaxID is after every message that can exist.
 const MaxID = ID(services.MaxSortableID)
@@ -23,12 +23,12 @@ func ParseID(field, id string) (ID, error) {
 
 // GlobalID is the ID as the API shows it.
 func (id ID) GlobalID() string {
-	return services.GlobalID(services.SiteMessageType, services.PostID(id).String())
+	return services.GlobalID(services.SiteMessageType, services.SortableID(id).String())
 }
 
 // DeliveryReportID is the ID of the message's report in the API.
 func (id ID) DeliveryReportID() string {
-	return services.GlobalID(services.ReportType, services.PostID(id).String())
+	return services.GlobalID(services.ReportType, services.SortableID(id).String())
 }
 
 // ParseDeliveryReportID reads the output of DeliveryReportID. field names the argument in the error.
@@ -38,7 +38,7 @@ func ParseDeliveryReportID(field, id string) (ID, error) {
 }
 
 // Time is when the ID was made, to the millisecond, in UTC.
-func (id ID) Time() time.Time { return services.PostID(id).Time() }
+func (id ID) Time() time.Time { return services.SortableID(id).Time() }
 
 // Message is a message from the host application to users, as one recipient has it.
 type Message struct {

@@ -17,7 +17,7 @@ ORDER BY c.i, n.at DESC, n.object DESC, n.actor DESC`)
 // Action is one of the actions that a notification groups. Callers read its contents by Actor and Object.
 type Action struct {
 	Actor  services.UserID
-	Object services.PostID // COMMENT: the comment; host categories: the host notification; else 0
+	Object services.SortableID // COMMENT: the comment; host categories: the host notification; else 0
 }
 
 // Actions reads the newest actions behind some of a user's notifications, newest first, at most limit of each. The i-th list

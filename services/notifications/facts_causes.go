@@ -146,9 +146,9 @@ WITH c AS MATERIALIZED (SELECT * FROM {rows $1 recipient BIGINT, category TEXT, 
 
 // storedCause is the row of a cause in notification_causes. Its position and half day never change, so that a seen cause stays seen.
 type storedCause struct {
-	position services.PostID // of the cause among all causes of its recipient
-	halfDay  int64           // of its group: the number of the half day since 1970
-	counts   bool            // it counts: the column standing
+	position services.SortableID // of the cause among all causes of its recipient
+	halfDay  int64               // of its group: the number of the half day since 1970
+	counts   bool                // it counts: the column standing
 }
 
 // supportedCause is a cause that exists according to the facts: its time in microseconds, and whether it does not count, because its
@@ -185,7 +185,7 @@ func readSupportedCauses(ctx context.Context, tx *sql.Tx, causes []Cause) (map[C
 			err := scan(&c.Recipient, &c.Subject, &c.Actor, &c.Object, &is.atMicros, &is.hidden)
 			// PostID.OrderedTime gives IDs of one millisecond different times, in the order of the IDs.
 			if facts.timeIsID {
-				is.atMicros = sql.Micros(services.PostID(is.atMicros).OrderedTime())
+				is.atMicros = sql.Micros(services.SortableID(is.atMicros).OrderedTime())
 			}
 			supported[c] = is
 			return err

@@ -118,9 +118,9 @@ WHERE n.recipient = $1 AND {in n.place $2 BIGINT} AND g.recipient = n.recipient 
 // listedGroup is a group as a list query returns it, before its actors are known. seenTo is the seen position of its category.
 type listedGroup struct {
 	group
-	id, newestPosition, readTo, seenTo services.PostID // the group is read up to readTo, its category seen up to seenTo
-	atMicros                           int64           // when the newest of its causes happened
-	causeCount                         int             // how many standing causes
+	id, newestPosition, readTo, seenTo services.SortableID // the group is read up to readTo, its category seen up to seenTo
+	atMicros                           int64               // when the newest of its causes happened
+	causeCount                         int                 // how many standing causes
 }
 
 // scanListedGroup reads a row of a list; first receives the columns before the group.
@@ -138,7 +138,7 @@ func (q listQuery) categoryRows(today int64) sql.RowsParameter {
 	for i, category := range slices.Sorted(slices.Values(q.categories)) {
 		// Groups of one time are listed by the category's rank, and then by the subject. 0 is below every subject: in a category
 		// that ranks higher than q.before's, the groups of that time were listed already.
-		below := services.PostID(0)
+		below := services.SortableID(0)
 		switch {
 		case q.before.At.IsZero() || category < q.before.Category:
 			below = services.MaxSortableID
@@ -158,7 +158,7 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 	for i, category := range q.categories {
 		categories[i] = []any{category}
 	}
-	var last services.PostID
+	var last services.SortableID
 	if _, err := db.One(ctx, generationAndNewestUnread, []any{q.user, categories}, &page.MarkGeneration, &last); err != nil {
 		return page, err
 	}
@@ -217,11 +217,11 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 
 // readNotificationsAt reads the present notifications that contain some positions, keyed by position. A position is absent if it is
 // not in this user's list or if no cause of its group counts. Several positions of one notification have the same value.
-func readNotificationsAt(ctx context.Context, db *sql.DB, user services.UserID, places []services.PostID, hosts *services.HostCategories, expiry ExpiryDays) (map[services.PostID]Notification, error) {
-	asked := map[services.PostID][]services.PostID{} // the positions, by the first position of their group
+func readNotificationsAt(ctx context.Context, db *sql.DB, user services.UserID, places []services.SortableID, hosts *services.HostCategories, expiry ExpiryDays) (map[services.SortableID]Notification, error) {
+	asked := map[services.SortableID][]services.SortableID{} // the positions, by the first position of their group
 	var groups []listedGroup
 	err := db.Each(ctx, listedGroupsAtPositions, []any{user, places}, func(scan func(...any) error) error {
-		var place services.PostID
+		var place services.SortableID
 		l, err := scanListedGroup(scan, &place)
 		if _, defined := hosts.Find(l.category); l.category.HasHostCategoryForm() && !defined {
 			return err // it is being removed
@@ -239,7 +239,7 @@ func readNotificationsAt(ctx context.Context, db *sql.DB, user services.UserID, 
 		return nil, err
 	}
 	described, err := notificationsWithActors(ctx, db, user, groups, expiry.withHostCategories(hosts))
-	found := make(map[services.PostID]Notification, len(places))
+	found := make(map[services.SortableID]Notification, len(places))
 	for _, n := range described {
 		for _, place := range asked[n.ID] {
 			found[place] = n
@@ -283,11 +283,11 @@ func notificationsWithActors(ctx context.Context, db *sql.DB, user services.User
 		all = append(all, []any{i, g.category, g.subject, g.halfDay, many})
 	}
 	// newest has the object of each group's newest cause: in host categories, the ID of the host notification.
-	newest, stands := make([]services.PostID, len(list)), make([]bool, len(list))
+	newest, stands := make([]services.SortableID, len(list)), make([]bool, len(list))
 	err := db.Each(ctx, sampleActors, []any{user, all}, func(scan func(...any) error) error {
 		var i int
 		var actor services.UserID
-		var object services.PostID
+		var object services.SortableID
 		if err := scan(&i, &actor, &object); err != nil {
 			return err
 		}

@@ -14,19 +14,19 @@ import (
 // they were reported.
 const positionsPerEvent = 1024
 
-// maxSequenceInMillisecond is the sequence that the events of a millisecond have from the 1,000th on: see services.PostID.Sequence.
+// maxSequenceInMillisecond is the sequence that the events of a millisecond have from the 1,000th on: see services.SortableID.OrderedTime.
 const maxSequenceInMillisecond = 999
 
 // positionsOfMoment returns the first and the last position that the events of a moment can have.
-func positionsOfMoment(moment services.PostID, user services.UserID) (first, last services.PostID) {
+func positionsOfMoment(moment services.SortableID, user services.UserID) (first, last services.SortableID) {
 	return positionsOfSequence(moment, user, moment.SequenceInMillisecond())
 }
 
 // positionsOfSequence is the range of the events with one sequence. The range of the last sequence extends to the end of the
 // millisecond.
-func positionsOfSequence(moment services.PostID, user services.UserID, sequence int64) (first, last services.PostID) {
+func positionsOfSequence(moment services.SortableID, user services.UserID, sequence int64) (first, last services.SortableID) {
 	start := services.FirstNotificationPosition(moment.Time(), user)
-	first = start + services.PostID(sequence*positionsPerEvent)
+	first = start + services.SortableID(sequence*positionsPerEvent)
 	if sequence == maxSequenceInMillisecond {
 		return first, start + services.SortableIDsPerMillisecond - 1
 	}
@@ -42,13 +42,13 @@ FROM {rows $1 i BIGINT, recipient BIGINT, first BIGINT, last BIGINT} AS c`)
 // positionRange is a range of positions of one recipient.
 type positionRange struct {
 	recipient   services.UserID
-	first, last services.PostID
+	first, last services.SortableID
 }
 
 // positionRangesOf are the range of an event's moment, and the range of the last sequence in its millisecond, which is used when
 // the first range is full. The first range may be full because causes without a past time take consecutive positions, whatever the
 // ranges, and more than a thousand such causes may have come in a millisecond.
-func positionRangesOf(recipient services.UserID, moment services.PostID) (spans [2]positionRange) {
+func positionRangesOf(recipient services.UserID, moment services.SortableID) (spans [2]positionRange) {
 	for i, sequence := range []int64{moment.SequenceInMillisecond(), maxSequenceInMillisecond} {
 		first, last := positionsOfSequence(moment, recipient, sequence)
 		spans[i] = positionRange{recipient, first, last}
@@ -58,7 +58,7 @@ func positionRangesOf(recipient services.UserID, moment services.PostID) (spans 
 
 // lastPositions has the last taken position of each range; a range without one is absent. takeNext records the positions that it
 // takes.
-type lastPositions map[positionRange]services.PostID
+type lastPositions map[positionRange]services.SortableID
 
 // readLastPositions reads the last taken positions in the ranges of causes of past times, in one statement and under the locks of
 // their recipients.
@@ -88,7 +88,7 @@ func (b *lockedCounters) readLastPositions(ctx context.Context, missing []newCau
 		var last sql.NullInt64
 		err := scan(&i, &last)
 		if last.Valid {
-			taken[spans[i]] = services.PostID(last.Int64)
+			taken[spans[i]] = services.SortableID(last.Int64)
 		}
 		return err
 	})
@@ -96,7 +96,7 @@ func (b *lockedCounters) readLastPositions(ctx context.Context, missing []newCau
 
 // takeNext takes the next free position in the range of a moment or, if that is full, in the last range of its millisecond, which has
 // room for a million: see positionRangesOf.
-func (p lastPositions) takeNext(recipient services.UserID, moment services.PostID) (place services.PostID) {
+func (p lastPositions) takeNext(recipient services.UserID, moment services.SortableID) (place services.SortableID) {
 	for _, one := range positionRangesOf(recipient, moment) {
 		place = one.first
 		if last, taken := p[one]; taken {
@@ -112,9 +112,9 @@ func (p lastPositions) takeNext(recipient services.UserID, moment services.PostI
 
 // splitEventMoments returns the causes without their moments, sorted and without duplicates, and the earliest moment of each cause
 // that has one. A moment is no part of a cause's key: a cause is the same with and without it.
-func splitEventMoments(causes []Cause) ([]Cause, map[Cause]services.PostID) {
+func splitEventMoments(causes []Cause) ([]Cause, map[Cause]services.SortableID) {
 	causes = slices.Clone(causes)
-	var moments map[Cause]services.PostID
+	var moments map[Cause]services.SortableID
 	for i, cause := range causes {
 		moment := cause.Moment
 		causes[i].Moment = 0
@@ -122,7 +122,7 @@ func splitEventMoments(causes []Cause) ([]Cause, map[Cause]services.PostID) {
 			continue
 		}
 		if moments == nil {
-			moments = map[Cause]services.PostID{}
+			moments = map[Cause]services.SortableID{}
 		}
 		if had := moments[causes[i]]; had == 0 || moment < had {
 			moments[causes[i]] = moment
@@ -136,7 +136,7 @@ func splitEventMoments(causes []Cause) ([]Cause, map[Cause]services.PostID) {
 // they had been applied when they happened: a cause that begins again gets the time and the position of its first beginning.
 // Otherwise the result would depend on whether the job ran between the beginning and the end. Comments are left out: the job of a
 // publication names a comment even if the post only ever counted as a mention.
-func alreadyEndedCauses(supported map[Cause]supportedCause, known map[Cause]storedCause, moments map[Cause]services.PostID) (causes []newCause) {
+func alreadyEndedCauses(supported map[Cause]supportedCause, known map[Cause]storedCause, moments map[Cause]services.SortableID) (causes []newCause) {
 	for c, moment := range moments {
 		_, holds := supported[c]
 		_, had := known[c]
@@ -155,7 +155,7 @@ func alreadyEndedCauses(supported map[Cause]supportedCause, known map[Cause]stor
 
 // markAllUpTo is the position up to which a mark of everything reaches: the newest, or for a mark of a past time the last position of
 // that time.
-func (h *recipientRow) markAllUpTo(tx *sql.Tx, user services.UserID) services.PostID {
+func (h *recipientRow) markAllUpTo(tx *sql.Tx, user services.UserID) services.SortableID {
 	if tx.EventMoment() == 0 {
 		return h.lastPosition
 	}

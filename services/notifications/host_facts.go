@@ -12,7 +12,7 @@ import (
 // HostNotificationContent is the content of a host notification; for a group, the content of the newest one. It is stored once, for
 // all recipients.
 type HostNotificationContent struct {
-	ID       services.PostID // of the host notification
+	ID       services.SortableID // of the host notification
 	Title    string
 	Body     string // "" for none
 	GroupKey string // "" for none
@@ -99,8 +99,8 @@ func readSupportedHostCauses(ctx context.Context, tx *sql.Tx, causes sql.RowsPar
 
 // addHostContents sets the contents of the host notifications in list: newest[i] is the object of the newest cause of list[i]. A
 // content that was deleted meanwhile, or whose actor is being erased, is left out: the caller then omits the notification.
-func addHostContents(ctx context.Context, db *sql.DB, list []Notification, newest []services.PostID) error {
-	var ids []services.PostID
+func addHostContents(ctx context.Context, db *sql.DB, list []Notification, newest []services.SortableID) error {
+	var ids []services.SortableID
 	var objects []services.Object
 	for i, n := range list {
 		if n.Category.HasHostCategoryForm() && newest[i] != 0 {
@@ -110,7 +110,7 @@ func addHostContents(ctx context.Context, db *sql.DB, list []Notification, newes
 	if len(ids) == 0 {
 		return nil
 	}
-	found := make(map[services.PostID]HostNotificationContent, len(ids))
+	found := make(map[services.SortableID]HostNotificationContent, len(ids))
 	err := db.Each(ctx, hostNotificationContents, []any{ids}, func(scan func(...any) error) error {
 		var content HostNotificationContent
 		err := scan(&content.ID, &content.Title, &content.Body, &content.GroupKey, &content.About.Type, &content.About.Number)
@@ -132,6 +132,6 @@ func addHostContents(ctx context.Context, db *sql.DB, list []Notification, newes
 }
 
 // hostNotificationObject is a host notification as an object that can have a ref and a label.
-func hostNotificationObject(id services.PostID) services.Object {
+func hostNotificationObject(id services.SortableID) services.Object {
 	return services.Object{Type: services.HostNotificationType, Number: uint64(id)}
 }

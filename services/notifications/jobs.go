@@ -57,7 +57,7 @@ func NotifyJobs(causes ...Cause) ([]jobs.NewJob, error) { return NotifyJobsAt(0,
 
 // NotifyJobsAt returns the jobs of several causes, as NotifyJobs does. moment is an ID of the time at which the causes happened if they
 // are reported only now, else 0: see Cause.Moment.
-func NotifyJobsAt(moment services.PostID, causes ...Cause) ([]jobs.NewJob, error) {
+func NotifyJobsAt(moment services.SortableID, causes ...Cause) ([]jobs.NewJob, error) {
 	made := make([]jobs.NewJob, len(causes))
 	for i, cause := range causes {
 		cause.Moment = moment

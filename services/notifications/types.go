@@ -13,15 +13,15 @@ import (
 // Notification is one entry of a user's list: the actions of some users on one subject within one half day. It is stored as a
 // group and its causes.
 type Notification struct {
-	ID             services.PostID // position of the first cause that it ever had; it stays when causes join or leave
-	NewestPosition services.PostID // position of the cause that arrived last: a mark of the shown notification reaches up to here
-	MarkAllUpTo    services.PostID // only on the first of a list: where a mark of the whole list ends, if after NewestPosition; else 0
+	ID             services.SortableID // position of the first cause that it ever had; it stays when causes join or leave
+	NewestPosition services.SortableID // position of the cause that arrived last: a mark of the shown notification reaches up to here
+	MarkAllUpTo    services.SortableID // only on the first of a list: where a mark of the whole list ends, if after NewestPosition; else 0
 	Category       services.Category
-	Subject        services.PostID   // the post; REMINDER: the show; FOLLOW: 0; host categories: host notification or a group key's hash
-	At             time.Time         // when the newest of its causes happened
-	ActorCount     int               // number of users
-	SampleActors   []services.UserID // the newest of these users, at most maxSampleActors
-	Seen           bool              // the panel was opened since, or the notification was read: it does not count
+	Subject        services.SortableID // the post; REMINDER: the show; FOLLOW: 0; host categories: host notification or a group key's hash
+	At             time.Time           // when the newest of its causes happened
+	ActorCount     int                 // number of users
+	SampleActors   []services.UserID   // the newest of these users, at most maxSampleActors
+	Seen           bool                // the panel was opened since, or the notification was read: it does not count
 	Read           bool
 	ExpiredUnseen  bool // it was never seen and no longer counts, because of its age
 
@@ -51,7 +51,7 @@ func (n Notification) Position() Position { return Position{n.At, n.Category, n.
 type Position struct {
 	At       time.Time
 	Category services.Category
-	Subject  services.PostID
+	Subject  services.SortableID
 }
 
 // maxSampleActors is the most users that a notification names. The OFFSET 7 of sampleActors is maxSampleActors - 1.
@@ -63,13 +63,13 @@ const maxSampleActors = 8
 type Cause struct {
 	Recipient services.UserID
 	Category  services.Category
-	Subject   services.PostID // a post; FOLLOW: 0; REMINDER: the show; host categories: the host notification or a group key's hash
+	Subject   services.SortableID // a post; FOLLOW: 0; REMINDER: the show; host categories: the host notification or a group key's hash
 	Actor     services.UserID
-	Object    services.PostID `json:",omitempty"` // COMMENT: the comment; host categories: the host notification; else 0
+	Object    services.SortableID `json:",omitempty"` // COMMENT: the comment; host categories: the host notification; else 0
 
 	// Moment is an ID of the time at which the cause happened, if it was reported later. If Moment is 0, the cause gets its position
 	// when it is applied. Moment is not part of the cause's key.
-	Moment services.PostID `json:",omitempty"`
+	Moment services.SortableID `json:",omitempty"`
 }
 
 // compare orders causes by their key.
@@ -82,7 +82,7 @@ func (c Cause) compare(d Cause) int {
 func (c Cause) standsForAllActors() bool { return c.Actor == 0 && !c.Category.HasHostCategoryForm() }
 
 // causingPost is the post or host notification that is the cause, 0 if there is none. Its ID is more precise than the cause's time.
-func (c Cause) causingPost() services.PostID {
+func (c Cause) causingPost() services.SortableID {
 	if c.Category == services.CategoryMention {
 		return c.Subject
 	}

@@ -30,9 +30,9 @@ func WithDecodedMode(edge services.FollowEdge, held int64) services.FollowEdge {
 	case held == 0:
 		edge.FollowedAt = edge.PostsCountAfter
 	case held < 0:
-		edge.FollowedAt, edge.Mode = services.PostID(-held), services.FollowNone
+		edge.FollowedAt, edge.Mode = services.SortableID(-held), services.FollowNone
 	default:
-		edge.FollowedAt, edge.Mode = services.PostID(held), services.FollowLiveOnly
+		edge.FollowedAt, edge.Mode = services.SortableID(held), services.FollowLiveOnly
 	}
 	return edge
 }
@@ -60,7 +60,7 @@ var (
 // no such follow, and changed is false if it has the mode already. A follow begins in mode FollowAll. The lock of the follow keeps
 // since and the mode's row consistent.
 func SetFollowMode(ctx context.Context, tx *sql.Tx, follower, followee services.UserID, mode services.FollowMode) (follows, changed bool, err error) {
-	var since, followed services.PostID
+	var since, followed services.SortableID
 	if follows, err = tx.One(ctx, lockFollow, []any{follower, followee}, &since); err != nil || !follows {
 		return false, false, err
 	}

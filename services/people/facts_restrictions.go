@@ -218,7 +218,7 @@ func EndMutes(ctx context.Context, tx *sql.Tx, muter services.UserID, at time.Ti
 
 // NewRestrictionID is the ID by which a new restriction is listed, under LockRestrictions. It differs from the IDs of the owner's other
 // restrictions, even if several of one past millisecond are reported later.
-func NewRestrictionID(ctx context.Context, tx *sql.Tx, ids *services.IDClock, kind services.RestrictionKind, owner services.UserID) (services.PostID, error) {
+func NewRestrictionID(ctx context.Context, tx *sql.Tx, ids *services.IDClock, kind services.RestrictionKind, owner services.UserID) (services.SortableID, error) {
 	return tx.NewIDInTable(ctx, ids, restrictionTables[kind].newest, owner)
 }
 
@@ -254,7 +254,7 @@ func BlockersOf(ctx context.Context, tx *sql.Tx, blocked services.UserID, users 
 }
 
 // Restrictions lists a user's restrictions of a kind, the newest first: at most limit, with a value of made below before.
-func Restrictions(ctx context.Context, s *sql.DB, kind services.RestrictionKind, owner services.UserID, before services.PostID, limit int) ([]services.Restriction, error) {
+func Restrictions(ctx context.Context, s *sql.DB, kind services.RestrictionKind, owner services.UserID, before services.SortableID, limit int) ([]services.Restriction, error) {
 	var list []services.Restriction
 	err := s.Each(ctx, restrictionTables[kind].list, []any{owner, before, limit}, func(scan func(...any) error) error {
 		r := services.Restriction{Kind: kind, Owner: owner}

@@ -54,7 +54,7 @@ func (p *Projector) Now() time.Time { return p.ids.Now() }
 
 // NextIDAt makes the ID of an event that happened at a past time, to the millisecond. It differs from the IDs of new
 // events: see services.IDClock.NextAt.
-func (p *Projector) NextIDAt(at time.Time) services.PostID { return p.ids.NextAt(at) }
+func (p *Projector) NextIDAt(at time.Time) services.SortableID { return p.ids.NextAt(at) }
 
 // adjustIDClock lets this node's IDs follow the database's clock and the greatest post of any node. A node that is alone on its
 // database has no heartbeats, and has made that post itself.

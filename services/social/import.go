@@ -63,7 +63,7 @@ valid keys.
 //
 // The error is INVALID if the file cannot be read, names its columns in the wrong order, begins with 1,000 bad lines, or is cut
 // off. The lines before the end of a file that is cut off are imported.
-func ImportFile(ctx context.Context, db importer.Store, ids interface{ Next() services.PostID }, opts importer.Options) (importer.Report, error) {
+func ImportFile(ctx context.Context, db importer.Store, ids interface{ Next() services.SortableID }, opts importer.Options) (importer.Report, error) {
 	run, err := importer.Open(db, opts, importForm)
 	if err != nil {
 		return importer.Report{}, err
@@ -76,18 +76,18 @@ func ImportFile(ctx context.Context, db importer.Store, ids interface{ Next() se
 // followImport is one import of follows under way.
 type followImport struct {
 	*importer.Run
-	ids  interface{ Next() services.PostID } // gives the present time, as IDs
-	keys *people.KeyTable                    // the keys of users that the file names
+	ids  interface{ Next() services.SortableID } // gives the present time, as IDs
+	keys *people.KeyTable                        // the keys of users that the file names
 
-	firstLineRead bool            // a line was read that is no comment
-	batch         []followRow     // since the last commit
-	maxSince      services.PostID // a since after this one is refused
+	firstLineRead bool                // a line was read that is no comment
+	batch         []followRow         // since the last commit
+	maxSince      services.SortableID // a since after this one is refused
 }
 
 // followRow is one good row; its keys are indexes in the key table.
 type followRow struct {
-	follower, followee int32           // indexes in the key table
-	since              services.PostID // 0: the time of the import
+	follower, followee int32               // indexes in the key table
+	since              services.SortableID // 0: the time of the import
 }
 
 // BatchFull reports whether the batch must be written. It counts follows rather than rows, because BatchSize bounds the size of a
@@ -198,6 +198,6 @@ func (im *followImport) edgesPerRow() int {
 
 // latestAllowedSince is the latest moment that a row may name: five minutes ahead, because the clocks of the application and of
 // this machine differ. It is taken anew for each batch, since an import may last for hours.
-func (im *followImport) latestAllowedSince() services.PostID {
+func (im *followImport) latestAllowedSince() services.SortableID {
 	return services.SortableIDAt(im.ids.Next().Time().Add(5 * time.Minute))
 }

@@ -87,7 +87,7 @@ func split(line []byte) ([][]byte, error) {
 }
 
 // parseRow parses a line. The error describes its fault. newest bounds the time of a follow.
-func parseRow(line []byte, keys *people.KeyTable, newest services.PostID) (followRow, error) {
+func parseRow(line []byte, keys *people.KeyTable, newest services.SortableID) (followRow, error) {
 	if len(line) > maxLineBytes {
 		return followRow{}, services.Errorf(services.Invalid, "longer than %d bytes", maxLineBytes)
 	}
@@ -119,7 +119,7 @@ func parseRow(line []byte, keys *people.KeyTable, newest services.PostID) (follo
 
 // readSince parses the third column. A time after newest is INVALID, because a follow that begins in the future would count
 // nothing.
-func readSince(text string, newest services.PostID) (services.PostID, error) {
+func readSince(text string, newest services.SortableID) (services.SortableID, error) {
 	moment, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return 0, services.Errorf(services.Invalid, "since is %s: a time like 2026-01-31T09:30:00Z is needed", services.Quote(text))

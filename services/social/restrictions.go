@@ -229,7 +229,7 @@ func (s *Service) HiddenAuthors(ctx context.Context, viewer services.UserID, aut
 
 // Restrictions lists a user's restrictions of one kind, the newest first: at most limit restrictions whose MadeAt is below
 // before. more reports whether there are more.
-func (s *Service) Restrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserID, before services.PostID, limit int) (list []services.Restriction, more bool, err error) {
+func (s *Service) Restrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserID, before services.SortableID, limit int) (list []services.Restriction, more bool, err error) {
 	list, err = people.Restrictions(ctx, s.store, kind, owner, before, limit+1)
 	more = len(list) > limit
 	return list[:min(limit, len(list))], more, err

@@ -142,11 +142,11 @@ type ShownBadges struct {
 // home feed and the live board (SeenPositions).
 type ExplainRequest struct {
 	User          services.UserID
-	Badges        *services.Badges           // whose counts are explained
-	SeenPositions map[string]services.PostID // by the names in package positions
-	Today         int64                      // the day, since 1970
-	Limit         int                        // the most items wanted of one count; 0: MaxExplainedItems. A source may list more
-	Since         time.Time                  // items before it are not wanted; zero means all are. A source may list them
+	Badges        *services.Badges               // whose counts are explained
+	SeenPositions map[string]services.SortableID // by the names in package positions
+	Today         int64                          // the day, since 1970
+	Limit         int                            // the most items wanted of one count; 0: MaxExplainedItems. A source may list more
+	Since         time.Time                      // items before it are not wanted; zero means all are. A source may list them
 }
 
 // MaxItems is the largest number of items to list for one count.

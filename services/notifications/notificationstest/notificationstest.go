@@ -49,7 +49,7 @@ func CountsFromFacts(w *fanouttest.World, user services.UserID) []services.Categ
 }
 
 // Subjects are the subjects of the notifications in one category of a user's list, the newest first.
-func Subjects(w *fanouttest.World, user services.UserID, category services.Category) (subjects []services.PostID) {
+func Subjects(w *fanouttest.World, user services.UserID, category services.Category) (subjects []services.SortableID) {
 	w.TB.Helper()
 	lines, err := w.Store.QueryLines(w.TB.Context(),
 		"SELECT subject FROM notification_groups WHERE recipient = $1 AND category = $2 AND newest > 0 ORDER BY at DESC, subject DESC", user, string(category))
@@ -57,7 +57,7 @@ func Subjects(w *fanouttest.World, user services.UserID, category services.Categ
 	for _, line := range lines {
 		subject, err := strconv.ParseInt(line, 10, 64)
 		w.Must(err)
-		subjects = append(subjects, services.PostID(subject))
+		subjects = append(subjects, services.SortableID(subject))
 	}
 	return subjects
 }
