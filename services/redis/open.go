@@ -31,6 +31,7 @@ type Client struct {
 	fieldReads     *fieldReadBatcher                              // of ReadFields; nil on a cluster
 	readGuard      *guard                                         // of the one server; nil on a cluster and for the embedded Redis
 	dials          *sentinelDials                                 // counts the connections that are being made; nil without sentinels
+	bulkTurn       bulkTurn                                       // of round trips with many calls of a script
 	mode           string                                         // see Mode
 	nodeID         string                                         // this node's
 	time           services.Clock                                 // of this node
@@ -106,7 +107,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 // dial makes a Client of options with all their defaults, and starts the server that they ask for. It asks no other server yet. With
 // an error it returns the parts that it has made so far.
 func dial(ctx context.Context, options Options) (c *Client, at *dialTarget, err error) {
-	c = &Client{nodeID: options.NodeID, time: options.Clock, log: options.Log, changelogGrown: make(chan struct{}, 1)}
+	c = &Client{nodeID: options.NodeID, time: options.Clock, log: options.Log, changelogGrown: make(chan struct{}, 1), bulkTurn: newBulkTurn()}
 	c.epoch.dataFormat = options.DataFormat
 	// The Client outlives the context of Open: its work ends with Close.
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))

@@ -105,8 +105,11 @@ func (c *Client) Run(ctx context.Context, s *Script, calls []ScriptCall) ([]Repl
 }
 
 // runInPipeline runs calls of a script in one round trip, or in two if a master does not know the script. It reports whether anything was
-// answered.
+// answered. Many calls wait for their turn, see bulkTurn.
 func (c *Client) runInPipeline(ctx context.Context, s *Script, calls []ScriptCall) ([]Reply, bool, error) {
+	if len(calls) >= minBulkCalls {
+		defer c.bulkTurn.wait(ctx)()
+	}
 	replies, missing := c.sendPipeline(ctx, len(calls), func(p redis.Pipeliner, i int) { p.EvalSha(ctx, s.sha1, calls[i].Keys, calls[i].Args...) })
 	// All calls of the part are sent again, with the text: it is not known which of them have run.
 	if missing {
