@@ -13,6 +13,7 @@ func reportNotes(o options) []string {
 		"An event at once: for Tidings the documents' versions are raised in Redis first; then hints are published, and the latency counts from there to the client: Redis' pub/sub, the batched read of the documents, rendering and the frame. The peers are told by one HTTP request and have nothing to read.",
 		fmt.Sprintf("Memory of a socket is the growth of the process' VmRSS while the sockets are opened, %v after the last.", o.waitBeforeMemoryRead),
 		"How others fare while one group talks or one person is liked is the time of their badge query on a few connections, in a closed loop, before and meanwhile. The rush's own client and Redis take their part of the processors from them, which they would not on machines of their own.",
+		fmt.Sprintf("The processor time beside a mutation is what its server used until the next one began, %v later: it has the jobs of the mutation, and what a node does at rest.", pauseAfterWrite),
 		"The badge query with every source lit has no peer beside it: they know the home feed and the notifications only.",
 		"A script's time is by the wall clock of Redis: where another program had the processor meanwhile, that counts too. \"Beyond\" says how rare it was.",
 	}

@@ -32,6 +32,9 @@ func residentBytes(int) (int64, error) { return 0, errNotLinux }
 // processorTime returns an error: the processor time of a process is read only on Linux.
 func processorTime(int) (time.Duration, error) { return 0, errNotLinux }
 
+// threadTime returns an error: the processor time of threads is read only on Linux.
+func threadTime(int) (time.Duration, error) { return 0, errNotLinux }
+
 var sourceAddresses = []string{"127.0.0.1"} // addresses of loopback to connect from
 
 // maxOpenFiles returns how many files this process is assumed to be allowed to open.

@@ -209,12 +209,22 @@ func TestProcessStatisticsOfLinux(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	threadsBefore, err := threadTime(self)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for used := start; used-start < 2*clockTick; { // ends only when the measured time includes our work
 		if used, err = processorTime(self); err != nil {
 			t.Fatal(err)
 		}
 	}
+	if threadsAfter, err := threadTime(self); err != nil || threadsAfter-threadsBefore < clockTick {
+		t.Errorf("the threads worked %s in two ticks of work: %v", threadsAfter-threadsBefore, err)
+	}
 	for _, bad := range []int{-1, 0} {
+		if _, err := threadTime(bad); err == nil {
+			t.Errorf("time of the threads of process %d", bad)
+		}
 		if _, err := residentBytes(bad); err == nil {
 			t.Errorf("memory of process %d", bad)
 		}

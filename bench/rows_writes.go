@@ -1,15 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	database "database/sql"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver
@@ -20,8 +15,8 @@ import (
 // The rows of writes, on both SQL engines: mixed events by ingest, and mutations one after the other, compared with a bare commit on
 // the same engine. A bare commit is one SQL row, inserted by a statement that is a whole transaction.
 const (
-	writerKey        = "writer"              // the user who sends the mutations
-	pauseBeforeWrite = 20 * time.Millisecond // before each single write, so that the jobs of the write before are done
+	writerKey       = "writer"              // the user who sends the mutations
+	pauseAfterWrite = 20 * time.Millisecond // after each single write, in which its jobs are done
 )
 
 // sqlEngine is SQLite or PostgreSQL, with the databases that the row writes to.
@@ -112,7 +107,7 @@ func (b *bench) runWriteRounds(ctx context.Context, server *program, engine sqlE
 		return err
 	}
 	defer floor.stop()
-	singles, err := newSingleWrites(ctx, server, floor.address, bare, posts)
+	singles, err := newSingleWrites(ctx, server, floor, bare, posts)
 	if err != nil {
 		return err
 	}
@@ -168,166 +163,6 @@ func (b *bench) reportWrites(engine sqlEngine, singles *singleWrites, taken, don
 		b.report.resultLines = append(b.report.resultLines, singles.compareKinds(kind, bareCommitKind, name+", "+engine.name, "a bare commit on the same engine", atMost(1.3, "<= 1.3 x the time")),
 			singles.compareKinds(kind, bareServerCommitKind, name+", "+engine.name, "a bare commit behind net/http", goal{}))
 	}
-}
-
-// compareKinds returns a line that compares the median time of a kind of single writes with that of the kind floor, a bare commit.
-func (w *singleWrites) compareKinds(kind, floor int, what, limit string, g goal) resultLine {
-	ours, theirs := w.resultsByKind[kind].medianLatencyP50(), w.resultsByKind[floor].medianLatencyP50()
-	return resultLine{measurement: what, reference: limit, ourFigure: formatMilliseconds(ours), referenceFigure: formatMilliseconds(theirs), value: ratio(float64(ours), float64(theirs)), unit: "x the time", goal: g}
-}
-
-// The kinds of single writes. A round takes them in turn, one write after the other.
-const (
-	singleLikeKind       = iota // a mutation that likes a post
-	singleMessageKind           // a mutation that sends a message
-	singlePostKind              // a mutation that publishes a post
-	bareCommitKind              // the floor: this program itself inserts one row, a transaction of its own
-	bareServerCommitKind        // the floor with HTTP: net/http inserts such a row for each request
-)
-
-// singleWriteNames are the names of the kinds of single writes in the report, by kind.
-var singleWriteNames = []string{
-	singleLikeKind: "a like as a mutation", singleMessageKind: "a message as a mutation", singlePostKind: "a post as a mutation",
-	bareCommitKind: "a bare commit", bareServerCommitKind: "a bare commit behind net/http",
-}
-
-// serverConnection is a connection to a server, which has one request at a time.
-type serverConnection struct {
-	address      string
-	conn         net.Conn
-	answerReader *bufio.Reader
-}
-
-func newServerConnection(ctx context.Context, address string) (*serverConnection, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	return &serverConnection{address: address, conn: conn, answerReader: bufio.NewReader(conn)}, nil
-}
-
-// singleWrites sends the writes of one user over one connection, and makes the bare commits to compare with.
-type singleWrites struct {
-	server, bareServer *serverConnection // to Tidings, and to the bare server
-	bareDatabase       *database.DB      // the database of the bare commits
-	unlikedPosts       []string          // not yet liked
-	conversationID     string            // the conversation that gets the messages
-	writeCount         int               // how many writes were made, of all kinds
-	resultsByKind      []series          // by kind
-}
-
-// newSingleWrites creates the user of writerKey with a conversation, and opens the connections of singleWrites.
-func newSingleWrites(ctx context.Context, server *program, floor string, bare *database.DB, posts []string) (*singleWrites, error) {
-	ids, err := server.api.ingest(ctx, []ingestEvent{
-		userEvent(writerKey, "createConversation", map[string]any{"kind": "GROUP", "title": "Harbour", "memberIds": []string{"user:" + burstPersonKey(0)}}),
-	})
-	if err != nil {
-		return nil, err
-	}
-	w, err := openSingleWrites(ctx, server.address, floor, bare)
-	if err == nil {
-		w.unlikedPosts, w.conversationID = posts, ids[0]
-	}
-	return w, err
-}
-
-// createBareCommitTable makes the table of the bare commits.
-func createBareCommitTable(ctx context.Context, bare *database.DB) error {
-	_, err := bare.ExecContext(ctx, `CREATE TABLE bare (number BIGINT PRIMARY KEY, who BIGINT NOT NULL, body TEXT NOT NULL)`)
-	return err
-}
-
-// openSingleWrites connects to a server and to the bare server.
-func openSingleWrites(ctx context.Context, address, floor string, bare *database.DB) (*singleWrites, error) {
-	w := &singleWrites{bareDatabase: bare, resultsByKind: make([]series, len(singleWriteNames))}
-	var err error
-	if w.server, err = newServerConnection(ctx, address); err != nil {
-		return nil, err
-	}
-	if w.bareServer, err = newServerConnection(ctx, floor); err != nil {
-		return nil, errors.Join(err, w.server.conn.Close())
-	}
-	return w, nil
-}
-
-func (w *singleWrites) close() { _, _ = w.server.conn.Close(), w.bareServer.conn.Close() }
-
-// measureRound makes count writes of each kind, in turns.
-func (w *singleWrites) measureRound(ctx context.Context, count int) error {
-	latencies := make([][]time.Duration, len(singleWriteNames))
-	for range count {
-		for kind := range singleWriteNames {
-			if err := pause(ctx, pauseBeforeWrite); err != nil {
-				return err
-			}
-			w.writeCount++
-			write, err := w.nextWrite(kind)
-			if err != nil {
-				return err
-			}
-			start := time.Now()
-			if err := write(ctx); err != nil {
-				return fmt.Errorf("%s: %w", singleWriteNames[kind], err)
-			}
-			latencies[kind] = append(latencies[kind], time.Since(start))
-		}
-	}
-	for kind, all := range latencies {
-		slices.Sort(all)
-		w.resultsByKind[kind] = append(w.resultsByKind[kind], newSample(all, sum(all)))
-	}
-	return nil
-}
-
-// nextWrite returns a function that makes the next write of a kind.
-func (w *singleWrites) nextWrite(kind int) (func(context.Context) error, error) {
-	asked, body := w.server, ""
-	switch kind {
-	case bareCommitKind:
-		number := w.writeCount
-		return func(ctx context.Context) error { return insertBareCommitRow(ctx, w.bareDatabase, number) }, nil
-	case bareServerCommitKind:
-		asked, body = w.bareServer, strconv.Itoa(w.writeCount)
-	default:
-		var err error
-		if body, err = w.nextMutation(kind); err != nil {
-			return nil, err
-		}
-	}
-	request := newLoadTarget(asked.address, 0, body, []string{"dev:" + writerKey}).requests[0]
-	return func(ctx context.Context) error { return asked.sendAndReadAnswer(ctx, request) }, nil
-}
-
-// nextMutation returns the text of the next mutation of a kind.
-func (w *singleWrites) nextMutation(kind int) (string, error) {
-	switch kind {
-	case singleLikeKind:
-		if len(w.unlikedPosts) == 0 {
-			return "", errors.New("every post is liked")
-		}
-		post := w.unlikedPosts[0]
-		w.unlikedPosts = w.unlikedPosts[1:]
-		return `mutation { likePost(input: {postId: "` + post + `"}) { changed } }`, nil
-	case singleMessageKind:
-		return `mutation { sendMessage(input: {conversationId: "` + w.conversationID + `", body: "Number ` + strconv.Itoa(w.writeCount) + `"}) { created } }`, nil
-	default:
-		return `mutation { publishPost(input: {body: "` + postBody(w.writeCount) + `"}) { created } }`, nil
-	}
-}
-
-// sendAndReadAnswer sends a request and reads its answer.
-func (a *serverConnection) sendAndReadAnswer(ctx context.Context, request []byte) error {
-	deadline := time.Now().Add(answerTimeout)
-	if until, bounded := ctx.Deadline(); bounded && until.Before(deadline) {
-		deadline = until
-	}
-	if err := a.conn.SetDeadline(deadline); err != nil {
-		return err
-	}
-	if _, err := a.conn.Write(request); err != nil {
-		return err
-	}
-	return readAnswer(a.answerReader)
 }
 
 // measureCrossNodePushes measures pushes to sockets at another node. It starts a second server on the engine. Shows start at the first
