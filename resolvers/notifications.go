@@ -26,7 +26,7 @@ func orEmpty(text *string) string {
 // notification is omitted if all its causes were undone. Other users' notifications are not found, because NotificationsAt reads
 // only the viewer's own.
 func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, ids []string) ([]graph.Notification, error) {
-	places := make([]services.PostID, 0, len(ids))
+	positions := make([]services.SortableID, 0, len(ids))
 	for _, id := range ids {
 		// The mark may name a notification by its ID or by its upTo.
 		place, err := services.ParseNotificationID("id", id)
@@ -36,15 +36,15 @@ func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, 
 		if err != nil {
 			return nil, err
 		}
-		places = append(places, place)
+		positions = append(positions, place)
 	}
-	found, err := r.Notifications.NotificationsAt(ctx, viewer.Number, places)
+	found, err := r.Notifications.NotificationsAt(ctx, viewer.Number, positions)
 	if err != nil {
 		return nil, err
 	}
 	// A mark may name one notification twice. The payload shows it once.
-	list, known := make([]notifications.Notification, 0, len(found)), map[services.PostID]bool{}
-	for _, place := range places {
+	list, known := make([]notifications.Notification, 0, len(found)), map[services.SortableID]bool{}
+	for _, place := range positions {
 		if n, ok := found[place]; ok && !known[n.ID] {
 			known[n.ID] = true
 			list = append(list, n)

@@ -13,11 +13,13 @@ import (
 type UserID uint32
 
 // SortableID is a 63-bit ID that is also a moment: 42 bits of milliseconds since 1970, then 11 bits of sequence and 10 bits of
-// node. A greater ID is newer, and IDClock makes no two that are equal. Each kind of object has a type of its own over it, such as
-// PostID. As a SortableID itself, it stands for a moment ("followed since") or for an object of any kind. 0 is before every ID.
+// node. A greater ID is newer, and IDClock makes no two that are equal. Kinds of objects have types of their own over it, such as
+// ShowID. As a SortableID itself, it stands for a moment ("followed since"), for a notification or for an object of any kind. 0 is
+// before every ID.
 type SortableID uint64
 
-// PostID is the ID of a post, and its position in lists: a post with a greater ID is newer. 0 is before every post.
+// PostID is the ID of a post, and its position in lists: a post with a greater ID is newer. 0 is before every post. It is the same type as
+// SortableID.
 type PostID = SortableID
 
 // ShowID is the ID of a show, made when it was scheduled. 0 is no show.
@@ -100,14 +102,14 @@ func FirstNotificationPosition(t time.Time, user UserID) SortableID {
 // ParseSortableID parses the output of String. Anything else is INVALID.
 func ParseSortableID(text string) (SortableID, error) {
 	if len(text) != SortableIDLetters {
-		return 0, Errorf(Invalid, "a post key has %d letters, got %d", SortableIDLetters, len(text))
+		return 0, Errorf(Invalid, "a sortable ID has %d letters, got %d", SortableIDLetters, len(text))
 	}
 	var id SortableID
 	for i := range SortableIDLetters {
 		value := idLetterValues[text[i]]
 		// 13 letters have 65 bits, an ID 63: the first letter is at most 7.
 		if value < 0 || (i == 0 && value > 7) {
-			return 0, Errorf(Invalid, "%q is not a post key", text)
+			return 0, Errorf(Invalid, "%q is not a sortable ID", text)
 		}
 		id = id<<5 | SortableID(value)
 	}

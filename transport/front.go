@@ -36,7 +36,7 @@ type HotSchema interface {
 //
 // Front exists for speed: net/http and the executor take most of the time of a request for badges. The meaning of a plain request
 // follows from its bytes alone, so Front remembers heads and bodies that it has seen, renders the answer into one buffer and
-// writes it once. A check that is added to httpTransport.Do must be added to readLastSequence or answer too; TestFrontAnswersAsTheServerDoes
+// writes it once. A check that is added to httpTransport.Do must be added to readHead or answer too; TestFrontAnswersAsTheServerDoes
 // sends the same bytes to both.
 type Front struct {
 	// These are set once and never change. Without hotSchema, all connections go to httpServer.

@@ -51,7 +51,7 @@ func (f *Front) headOf(text []byte) *requestHead {
 		return nil
 	}
 	// The text is a part of the connection's buffer, so a copy is kept.
-	return f.readLastSequence(bytes.Clone(text))
+	return f.readHead(bytes.Clone(text))
 }
 
 // withoutStaleCaller returns the head h. If its token has expired, or the keys were reloaded since the token was checked, the result has
@@ -67,7 +67,7 @@ func (f *Front) withoutStaleCaller(h *requestHead) *requestHead {
 }
 
 // nonPlainHeaders change the meaning of a request, or how it is read. perRequestHeaders have a different value in each request. A
-// header that is not in these lists, nor known to readLastSequence, must have no effect on the answer of the HTTP server.
+// header that is not in these lists, nor known to readHead, must have no effect on the answer of the HTTP server.
 var (
 	nonPlainHeaders = []string{ // in lower case; a request with one of them is not plain
 		"connection", "content-encoding", "expect", "http2-settings", "keep-alive", "proxy-authorization", "proxy-connection", "range", "te", "trailer",
@@ -121,10 +121,10 @@ func isUnusualInHost(c rune) bool {
 	return isUnusualInHeaderName(byte(c)) && c != '.' && c != ':' && c != '[' && c != ']' || c > '~'
 }
 
-// readLastSequence reads a head as the HTTP server does, and applies the checks that need nothing else. It returns nil if a check fails:
+// readHead reads a head as the HTTP server does, and applies the checks that need nothing else. It returns nil if a check fails:
 // the HTTP server then answers the request, mostly with an error. The first lines of the answer are made here, because they
 // depend on nothing else.
-func (f *Front) readLastSequence(text []byte) *requestHead {
+func (f *Front) readHead(text []byte) *requestHead {
 	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(text)))
 	if err != nil || r.Close || len(r.TransferEncoding) > 0 || r.ContentLength < 0 || r.Host == "" || strings.ContainsFunc(r.Host, isUnusualInHost) {
 		return nil

@@ -17,9 +17,9 @@ type newestExpiredCache struct {
 	byConversation map[services.ConversationID]newestExpired
 }
 
-// newestExpired is the number of the newest message sent before the day, and the number of the conversation's newest message (sequence) when
-// that was found.
-type newestExpired struct{ newest, last int64 }
+// newestExpired is the number of the newest message sent before the day (expired), and the last sequence of the conversation when that
+// was found.
+type newestExpired struct{ expired, last int64 }
 
 // get is the number of the newest message sent before a time, if it is remembered and still right: either a later message existed when
 // it was found, or no message was sent since.
@@ -27,7 +27,7 @@ func (a *newestExpiredCache) get(id services.ConversationID, before time.Time, l
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	found, known := a.byConversation[id]
-	return found.newest, known && a.dayStart.Equal(before) && (found.newest < found.last || found.last == last)
+	return found.expired, known && a.dayStart.Equal(before) && (found.expired < found.last || found.last == last)
 }
 
 // keep remembers the result of a search. Entries of an earlier day are of no use any more.

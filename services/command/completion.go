@@ -178,11 +178,13 @@ func suggest(words []string, last string) (list []suggestion) {
 	return list
 }
 
-// flagsByName are the flags of a command line, by their names without dashes.
+// flagsByName are the flags of a command line, by their names without dashes, former names included.
 func flagsByName(model *kong.Application) map[string]*kong.Flag {
 	flags := map[string]*kong.Flag{}
 	for _, flag := range model.Flags {
-		flags[flag.Name] = flag
+		for _, name := range append(flag.Aliases, flag.Name) {
+			flags[name] = flag
+		}
 	}
 	return flags
 }

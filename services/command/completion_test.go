@@ -78,6 +78,7 @@ var completionCases = []struct {
 	{[]string{"--introspection", "a"}, "always", "development"},
 	{[]string{"--redis", "e"}, "embedded", "private"},
 	{[]string{"--redis", "private", "--redi"}, "", "--redis"},
+	{[]string{"--sweep-interval", "2s", "--rec"}, "", "--reconcile-interval"}, // given by its former name
 	{[]string{"--data", "fil"}, "files", "follows.csv"},
 	{[]string{"doctor", "--jwt-s"}, "--jwt-secret", ""},
 	{[]string{"token", "alice", "--sc"}, "--scope", "--reconcile-interval"},

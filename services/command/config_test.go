@@ -188,6 +188,12 @@ func TestFormerNamesOfFlagsStillWork(t *testing.T) {
 			t.Errorf("the interval is %v", config.ReconcileInterval)
 		}
 	}
+	_, err := ParseArgs(nil, func(name string) string {
+		return map[string]string{"TIDINGS_SWEEP_INTERVAL": "soon"}[name]
+	}, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "--reconcile-interval (TIDINGS_RECONCILE_INTERVAL), formerly --sweep-interval, is ") {
+		t.Errorf("a wrong value under the former name: %v", err)
+	}
 	var help strings.Builder
 	if _, err := ParseArgs([]string{"--help"}, func(string) string { return "" }, &help); err != nil || strings.Contains(strings.ToLower(help.String()), "sweep") {
 		t.Errorf("the help has the former name, or fails: %v", err)

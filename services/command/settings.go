@@ -172,6 +172,10 @@ func fault(flag *kong.Flag, text, format string, args ...any) error {
 	if env := environmentVariable(flag); env != "" {
 		name += " (" + env + ")"
 	}
+	// The value may have been set under a former name.
+	for _, former := range flag.Aliases {
+		name += ", formerly --" + former + ","
+	}
 	return fmt.Errorf("%s is %s: %s", name, services.Quote(mask(flag, text)), fmt.Sprintf(format, args...))
 }
 

@@ -128,7 +128,7 @@ func (r *Run) Close(err error) (Report, error) {
 func (r *Run) eachLine(ctx context.Context, im Lines) error {
 	lines := &r.Report.LastLine
 	for {
-		// A line is valid until the next call, so addLine copies the parts that it keeps.
+		// A line is valid until the next call, so AddLine copies the parts that it keeps.
 		line, err := r.source.nextLine()
 		*lines = r.source.lineNumber
 		if err == io.EOF {

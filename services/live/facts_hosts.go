@@ -197,9 +197,9 @@ func followersOfHosts(ctx context.Context, db *sql.DB, hosts []services.UserID, 
 	return edges, err
 }
 
-// SetHostLiveVersion records the version of the log at which the set of a host's live shows last changed. The caller has appended the
+// recordHostLiveVersion records the version of the log at which the set of a host's live shows last changed. The caller has appended the
 // entry of that version in this transaction, so that versions only rise.
-func SetHostLiveVersion(ctx context.Context, tx *sql.Tx, host services.UserID, version uint64) error {
+func recordHostLiveVersion(ctx context.Context, tx *sql.Tx, host services.UserID, version uint64) error {
 	_, err := tx.Run(ctx, setHostLiveVersion, host, int64(version))
 	return err
 }

@@ -86,9 +86,9 @@ func TestAHostIsPublishedOnceDocumentsListIt(t *testing.T) {
 func TestVersionsOfHosts(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.addHosts(7, 8, 9)
-		b.MustWrite(func(tx *sql.Tx) error { return SetHostLiveVersion(b.Ctx, tx, 7, 3) })
-		b.MustWrite(func(tx *sql.Tx) error { return SetHostLiveVersion(b.Ctx, tx, 8, 4) })
-		b.MustWrite(func(tx *sql.Tx) error { return SetHostLiveVersion(b.Ctx, tx, 7, 5) })
+		b.MustWrite(func(tx *sql.Tx) error { return recordHostLiveVersion(b.Ctx, tx, 7, 3) })
+		b.MustWrite(func(tx *sql.Tx) error { return recordHostLiveVersion(b.Ctx, tx, 8, 4) })
+		b.MustWrite(func(tx *sql.Tx) error { return recordHostLiveVersion(b.Ctx, tx, 7, 5) })
 		pulled := aShow(5, 9, ShowReplay, 1)
 		pulled.Pull = true
 		b.addShows(pulled, aShow(6, 8, ShowReplay, 1))

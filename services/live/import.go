@@ -76,7 +76,7 @@ type showImport struct {
 // nothing else is reported for a long time (ShowLimits). After a batch every node reloads all shows, unless all hosts of the batch
 // are new: shows of new hosts are on boards as soon as their followers' documents name the hosts. A file that was read to its end adds
 // nothing when it is imported again. Bad lines are put aside and reported; the error is INVALID for a file that cannot be read or is
-// cut off, as by Follows.
+// cut off, as by social.ImportFile.
 func ImportFile(ctx context.Context, db importer.Store, ids interface{ Next() services.SortableID }, opts importer.Options) (importer.Report, error) {
 	run, err := importer.Open(db, opts, importForm)
 	if err != nil {
@@ -263,7 +263,7 @@ func (im *showImport) putOnBoards(ctx context.Context, tx *sql.Tx, planned []Sho
 	// The hosts are updated in their order, which is the order of their locks.
 	for _, host := range hosts {
 		if goLive[host] {
-			if err := SetHostLiveVersion(ctx, tx, host, version); err != nil {
+			if err := recordHostLiveVersion(ctx, tx, host, version); err != nil {
 				return err
 			}
 		}
@@ -274,7 +274,7 @@ func (im *showImport) putOnBoards(ctx context.Context, tx *sql.Tx, planned []Sho
 // jobsForShows are the jobs that write new hosts into documents, close shows without further reports, and put replays into the lists of
 // followers. For the lists, one job for each host is enough, because it reads all of the host's replays.
 func jobsForShows(planned []Show, unnamed map[services.UserID]bool) ([]jobs.NewJob, error) {
-	queued, err := HostsIntoDocumentsJobs(slices.Sorted(maps.Keys(unnamed)))
+	queued, err := hostsIntoDocumentsJobs(slices.Sorted(maps.Keys(unnamed)))
 	if err != nil {
 		return nil, err
 	}
@@ -282,13 +282,13 @@ func jobsForShows(planned []Show, unnamed map[services.UserID]bool) ([]jobs.NewJ
 	for _, show := range planned {
 		switch {
 		case show.Status == ShowUpcoming || show.Status == ShowLive:
-			queued = append(queued, CloseShowJob(show.ID, time.Time{})) // the job computes the time at which the show is closed
+			queued = append(queued, closeShowJob(show.ID, time.Time{})) // the job computes the time at which the show is closed
 		case show.Status == ShowReplay && show.Version > 0 && !show.Pull:
 			over[show.Host] = true
 		}
 	}
 	for _, host := range slices.Sorted(maps.Keys(over)) {
-		queued = append(queued, FanOutReplaysJob(host))
+		queued = append(queued, fanOutReplaysJob(host))
 	}
 	return queued, nil
 }

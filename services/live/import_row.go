@@ -90,8 +90,8 @@ func (r showRow) checkTimes(now time.Time) error {
 	switch first := time.UnixMilli(1); {
 	case r.PlannedAt.IsZero():
 		return services.Errorf(services.Invalid, "plannedAt is needed")
-	case r.PlannedAt.Before(first) || r.PlannedAt.After(now.Add(MaxShowAhead)):
-		return services.Errorf(services.Invalid, "plannedAt is %s: it is before 1970 or more than %d days ahead", text(r.PlannedAt), MaxShowAhead/(24*time.Hour))
+	case r.PlannedAt.Before(first) || r.PlannedAt.After(now.Add(maxShowAhead)):
+		return services.Errorf(services.Invalid, "plannedAt is %s: it is before 1970 or more than %d days ahead", text(r.PlannedAt), maxShowAhead/(24*time.Hour))
 	case r.Cancelled && (!r.StartedAt.IsZero() || !r.EndedAt.IsZero()):
 		return services.Errorf(services.Conflict, "cancelled: a show that has started or ended cannot be cancelled")
 	case !r.EndedAt.IsZero() && r.StartedAt.IsZero():

@@ -32,10 +32,10 @@ func (s *Service) kinds() []jobs.Kind {
 	})
 }
 
-// CloseShowJob returns the job that closes a show at a time, unless the show is started or ended before. The due time may have moved
+// closeShowJob returns the job that closes a show at a time, unless the show is started or ended before. The due time may have moved
 // when the job runs: the job reads the show, and goes back into the queue if it runs too early. With the zero time the job runs
 // at once, and finds the due time itself.
-func CloseShowJob(show services.ShowID, at time.Time) jobs.NewJob {
+func closeShowJob(show services.ShowID, at time.Time) jobs.NewJob {
 	job := jobs.KeyedJob(jobClose, show.String())
 	job.NotBefore = at
 	return job
@@ -125,7 +125,7 @@ func (s *Service) logChange(ctx context.Context, tx *sql.Tx, before, after Show)
 	change := loggedChange{Show: after, Live: (after.Status == ShowLive) != (before.Status == ShowLive)}
 	version, err := change.appendMove(ctx, tx)
 	if err == nil && change.Live {
-		err = SetHostLiveVersion(ctx, tx, after.Host, version)
+		err = recordHostLiveVersion(ctx, tx, after.Host, version)
 	}
 	// No board had the show before, so there is no position to keep.
 	if err != nil || before.Version == 0 {
@@ -141,7 +141,7 @@ func (s *Service) logChange(ctx context.Context, tx *sql.Tx, before, after Show)
 func (s *Service) jobsForShowChange(tx *sql.Tx, before, after Show) (queued []jobs.NewJob) {
 	// A new plan or a start moves the time of closing. A job for the former time may remain: it closes nothing too early.
 	if at := s.limits.closesAt(after); !at.IsZero() && !at.Equal(s.limits.closesAt(before)) {
-		queued = append(queued, CloseShowJob(after.ID, tx.JobDueAt(at)))
+		queued = append(queued, closeShowJob(after.ID, tx.JobDueAt(at)))
 	}
 	// A show that is over as soon as its start is reported gets this job too: users with a reminder are still notified.
 	if before.StartedAt.IsZero() && !after.StartedAt.IsZero() {
@@ -200,7 +200,7 @@ func (s *Service) postponeEarlyCloses(ctx context.Context, tx *sql.Tx, claimed [
 	for i, id := range ids {
 		// A show that is over, cancelled or erased has the zero time, so it is not early: closeShow finds nothing to do.
 		if at := s.limits.closesAt(shows[id]); at.After(tx.Now) {
-			early[i], done, later = true, append(done, claimed[i]), append(later, CloseShowJob(id, at))
+			early[i], done, later = true, append(done, claimed[i]), append(later, closeShowJob(id, at))
 		}
 	}
 	if len(done) == 0 {
@@ -231,7 +231,7 @@ func (s *Service) closeShow(ctx context.Context, id services.ShowID) error {
 		}
 		// The configured time has grown, or another node's clock is ahead of this one's: check again later.
 		if at := s.limits.closesAt(before); !at.IsZero() {
-			return jobs.Enqueue(ctx, tx, CloseShowJob(id, at))
+			return jobs.Enqueue(ctx, tx, closeShowJob(id, at))
 		}
 		return nil
 	})

@@ -46,9 +46,9 @@ type hostsPayload struct {
 // ends.
 const hostsPerPublish = 500
 
-// HostsIntoDocumentsJobs returns jobs that replace the hostIntoDocumentsJobs of many hosts: each job writes hundreds of hosts into
+// hostsIntoDocumentsJobs returns jobs that replace the hostIntoDocumentsJobs of many hosts: each job writes hundreds of hosts into
 // documents together, and publishes their shows on boards by one log entry.
-func HostsIntoDocumentsJobs(hosts []services.UserID) ([]jobs.NewJob, error) {
+func hostsIntoDocumentsJobs(hosts []services.UserID) ([]jobs.NewJob, error) {
 	var chunks []hostsPayload
 	for chunk := range slices.Chunk(hosts, hostsPerPublish) {
 		chunks = append(chunks, hostsPayload{chunk})
@@ -166,7 +166,7 @@ func (s *Service) publishHosts(ctx context.Context, tx *sql.Tx, hosts []services
 	}
 	queued := make([]jobs.NewJob, len(listed))
 	for i, host := range listed {
-		queued[i] = FanOutReplaysJob(host)
+		queued[i] = fanOutReplaysJob(host)
 	}
 	return jobs.Enqueue(ctx, tx, queued...)
 }
@@ -274,7 +274,7 @@ func (s *Service) publishShows(ctx context.Context, tx *sql.Tx, host services.Us
 	if !spreads {
 		return nil
 	}
-	return jobs.Enqueue(ctx, tx, FanOutReplaysJob(host))
+	return jobs.Enqueue(ctx, tx, fanOutReplaysJob(host))
 }
 
 // mergeHost is the fanout.HostMerge of the live board. It merges a host's newest replays into the list of a follower who may see

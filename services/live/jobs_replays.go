@@ -40,9 +40,9 @@ func fanOutReplayJob(show services.ShowID) jobs.NewJob {
 	return jobs.KeyedJob(jobFanOutReplay, show.String())
 }
 
-// FanOutReplaysJob is the job that adds the newest replays of a host to their followers' lists: one job instead of one for each
+// fanOutReplaysJob is the job that adds the newest replays of a host to their followers' lists: one job instead of one for each
 // show.
-func FanOutReplaysJob(host services.UserID) jobs.NewJob {
+func fanOutReplaysJob(host services.UserID) jobs.NewJob {
 	return jobs.UserJob(jobFanOutHostReplays, host)
 }
 

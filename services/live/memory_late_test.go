@@ -48,7 +48,7 @@ func (h *showWriter) writeChange(before, after Show) Show {
 			return err
 		}
 		if change.Live {
-			if err := SetHostLiveVersion(ctx, tx, after.Host, version); err != nil {
+			if err := recordHostLiveVersion(ctx, tx, after.Host, version); err != nil {
 				return err
 			}
 		}

@@ -6,8 +6,8 @@ import (
 	"tidings/services"
 )
 
-// MaxShowAhead bounds how far ahead a show can be planned: a year and a day.
-const MaxShowAhead = 366 * 24 * time.Hour
+// maxShowAhead bounds how far ahead a show can be planned: a year and a day.
+const maxShowAhead = 366 * 24 * time.Hour
 
 // maxReportSkew is how far the clock of a caller that reports on a show may differ from this node's: a time that is no further in the
 // future is accepted as it is.
@@ -28,7 +28,7 @@ type ShowEdit struct {
 }
 
 // scheduleShow makes an upcoming show. The error is INVALID for a text that does not fit or a plan that is not in the future or more
-// than MaxShowAhead ahead.
+// than maxShowAhead ahead.
 //
 // scheduleShow and the transitions below are pure functions of a show and the time: commands, jobs, past events and erasure share
 // them, and a retried transaction runs them again. If a show is already as requested, changed is false and the error is nil.
@@ -45,7 +45,7 @@ func scheduleShow(id services.ShowID, host services.UserID, draft ShowDraft, now
 
 // reschedule changes a show's texts and plan; without a change of the plan the show keeps its position. The error is CONFLICT for
 // a new plan if the show is not upcoming or its end was reported, and for any change if the show was cancelled. It is INVALID for a
-// text that does not fit, or a new plan that is not in the future or more than MaxShowAhead ahead. changed is false if nothing
+// text that does not fit, or a new plan that is not in the future or more than maxShowAhead ahead. changed is false if nothing
 // differs.
 func (s Show) reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, err error) {
 	after := s
@@ -266,13 +266,13 @@ func (s Show) cancelledError() error {
 	return services.Errorf(services.Conflict, "showId: %s was cancelled, %s", s.GlobalID(), timeText(s.CancelledAt))
 }
 
-// checkPlan returns an error unless a plan is in the future, and by at most MaxShowAhead.
+// checkPlan returns an error unless a plan is in the future, and by at most maxShowAhead.
 func checkPlan(at, now time.Time) error {
-	switch latest := now.Add(MaxShowAhead); {
+	switch latest := now.Add(maxShowAhead); {
 	case !at.After(now):
 		return services.Errorf(services.Invalid, "plannedAt: %s is in the past; it is now %s", timeText(at), timeText(now))
 	case at.After(latest):
-		return services.Errorf(services.Invalid, "plannedAt: %s is more than %d days ahead", timeText(at), MaxShowAhead/(24*time.Hour))
+		return services.Errorf(services.Invalid, "plannedAt: %s is more than %d days ahead", timeText(at), maxShowAhead/(24*time.Hour))
 	}
 	return nil
 }

@@ -203,7 +203,7 @@ func TestBadShowsAreRefused(t *testing.T) {
 			return err
 		},
 		"plannedAt: 2027-03-15T12:00:00.001Z is more than 366 days ahead": func() error {
-			_, err := scheduleShow(1, 7, ShowDraft{Title: "a", PlannedAt: scheduledAt.Add(MaxShowAhead + time.Millisecond)}, scheduledAt)
+			_, err := scheduleShow(1, 7, ShowDraft{Title: "a", PlannedAt: scheduledAt.Add(maxShowAhead + time.Millisecond)}, scheduledAt)
 			return err
 		},
 		"at: 2026-03-14T11:58:59.999Z is before " + show.GlobalID() + " was scheduled, 2026-03-14T12:00:00Z": func() error {

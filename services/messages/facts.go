@@ -116,8 +116,8 @@ func Insert(ctx context.Context, tx *sql.Tx, id ID, text Text) error {
 	return err
 }
 
-// TextOf reads the text of a message.
-func TextOf(ctx context.Context, r sql.Reader, id ID) (text Text, found bool, err error) {
+// readText reads the text of a message.
+func readText(ctx context.Context, r sql.Reader, id ID) (text Text, found bool, err error) {
 	found, err = r.One(ctx, textOf, []any{id}, &text.Type, &text.Title, &text.Content)
 	return text, found, err
 }

@@ -230,10 +230,10 @@ func TestTextOfAMessage(t *testing.T) {
 		text := Text{Type: "general", Title: "t", Content: "c"}
 		b.MustWrite(func(tx *sql.Tx) error { return Insert(b.Ctx, tx, 5, text) })
 		b.addMessage(6, "general")
-		got, found, err := TextOf(b.Ctx, b.DB, 5)
+		got, found, err := readText(b.Ctx, b.DB, 5)
 		sqltest.Equal(b.T, sqltest.Must(got, err)(b.T), text)
 		sqltest.Equal(b.T, found, true)
-		_, found, err = TextOf(b.Ctx, b.DB, 7)
+		_, found, err = readText(b.Ctx, b.DB, 7)
 		sqltest.Equal(b.T, sqltest.Must(found, err)(b.T), false)
 	})
 }

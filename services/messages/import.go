@@ -68,7 +68,7 @@ type messageImport struct {
 // ImportFile sends the site messages of a file of JSON Lines, to any number of users. The key of a message is its ref, so that lines,
 // runs and files may name the same message, and no user gets it twice. The import stores the text and the list of recipients; the
 // server delivers them when it runs. Bad lines are put aside and reported; the error is INVALID for a file that cannot be read or is
-// cut off, as by Follows. types are the types of messages that exist, the default first.
+// cut off, as by social.ImportFile. types are the types of messages that exist, the default first.
 func ImportFile(ctx context.Context, db importer.Store, ids interface{ Next() services.SortableID }, types []string, opts importer.Options) (importer.Report, error) {
 	run, err := importer.Open(db, opts, importForm)
 	if err != nil {
@@ -154,7 +154,7 @@ func (im *messageImport) findStored(ctx context.Context, key string) (id ID, tex
 		return id, text, false, err
 	}
 	id = ID(holder.Object.Number)
-	text, found, err = TextOf(ctx, im.DB, id)
+	text, found, err = readText(ctx, im.DB, id)
 	return id, text, found, err
 }
 

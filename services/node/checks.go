@@ -99,7 +99,7 @@ var SettingChecks = map[string]func(c Config) string{
 		return reasonIf(wrong != "", services.Quote(wrong)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8")
 	},
 	"feed-kinds": func(c Config) string {
-		_, reason := ParseFeedKinds(c.FeedKinds)
+		_, reason := parseFeedKinds(c.FeedKinds)
 		return reason
 	},
 	"categories": func(c Config) string {
@@ -266,9 +266,9 @@ func parseDisplayCaps(items []string) (caps source.DisplayCaps, reason string) {
 	return caps, ""
 }
 
-// ParseFeedKinds reads the kinds of posts that enter home feeds, or answers why they are invalid. An import reads them too,
+// parseFeedKinds reads the kinds of posts that enter home feeds, or answers why they are invalid. An import reads them too,
 // because its posts enter the same feeds. Existing posts stay in home feeds, or out of them, as they were published.
-func ParseFeedKinds(items []string) (kinds []services.PostKind, reason string) {
+func parseFeedKinds(items []string) (kinds []services.PostKind, reason string) {
 	for _, item := range items {
 		kind := services.PostKind(item)
 		if !slices.Contains(services.PostKinds, kind) {

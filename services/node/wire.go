@@ -44,7 +44,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	caps, _ := parseDisplayCaps(s.Config.DisplayCaps) // checked with the settings, as are the next
 	expiry, _ := parseNotificationExpiry(s.Config.NotificationExpiry)
 	ages, _ := services.ParseSourceExpiry(s.Config.BadgeExpiry)
-	kinds, _ := ParseFeedKinds(s.Config.FeedKinds)
+	kinds, _ := parseFeedKinds(s.Config.FeedKinds)
 	// The whole node has one clock of IDs. Its random part makes IDs of two nodes in one millisecond different.
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
 	// The engines over SQL and Redis: node caches, jobs, projections.

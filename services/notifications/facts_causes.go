@@ -183,7 +183,7 @@ func readSupportedCauses(ctx context.Context, tx *sql.Tx, causes []Cause) (map[C
 			c := Cause{Category: category}
 			var is supportedCause
 			err := scan(&c.Recipient, &c.Subject, &c.Actor, &c.Object, &is.atMicros, &is.hidden)
-			// PostID.OrderedTime gives IDs of one millisecond different times, in the order of the IDs.
+			// SortableID.OrderedTime gives IDs of one millisecond different times, in the order of the IDs.
 			if facts.timeIsID {
 				is.atMicros = sql.Micros(services.SortableID(is.atMicros).OrderedTime())
 			}

@@ -45,7 +45,7 @@ type Config struct {
 	Redis    *rdb.Projections
 	Activity *people.ActivityThresholdCache // the thresholds of idle and dormant users
 	Clock    services.Clock
-	IDs      *services.IDClock // makes this node's post IDs, by the database's clock
+	IDs      *services.IDClock // makes this node's sortable IDs, by the database's clock
 	Log      *slog.Logger
 
 	DormantAfter        time.Duration // users not seen for longer are dormant, unless an admin has set another time; 0 means 30 days

@@ -9,12 +9,14 @@ import (
 // in about a millisecond.
 const minBulkCalls = 50
 
-// maxBulkWait bounds the wait for a turn. It is several times as long as Redis takes for the largest round trip, so a wait ends early
-// only where Redis hangs: then the callers fail side by side, as without turns.
+// maxBulkWait bounds the wait for a turn: behind others, and where Redis hangs. It is several times as long as Redis takes for the largest
+// round trip. A caller with several ahead may go before its turn, which reads notice less than if all did. Where Redis hangs, the callers
+// fail side by side, as without turns.
 const maxBulkWait = 100 * time.Millisecond
 
 // bulkTurn lets one round trip of bulk work of this node be under way at a time. Redis executes what has arrived on one connection before it
-// looks at the next. So with several such round trips at once a read would wait for all of them, and not for one.
+// looks at the next. So with several such round trips at once a read would wait for all of them, and not for one. A cluster has no turns:
+// one round trip goes to several masters, and a master that hangs would hold up the others.
 //
 // A turn is a courtesy to reads, and no lock: a caller that has waited for maxWait goes ahead without it.
 type bulkTurn struct {

@@ -107,7 +107,7 @@ func (c *Client) Run(ctx context.Context, s *Script, calls []ScriptCall) ([]Repl
 // runInPipeline runs calls of a script in one round trip, or in two if a master does not know the script. It reports whether anything was
 // answered. Many calls wait for their turn, see bulkTurn.
 func (c *Client) runInPipeline(ctx context.Context, s *Script, calls []ScriptCall) ([]Reply, bool, error) {
-	if len(calls) >= minBulkCalls {
+	if len(calls) >= minBulkCalls && c.mode != modeCluster {
 		defer c.bulkTurn.wait(ctx)()
 	}
 	replies, missing := c.sendPipeline(ctx, len(calls), func(p redis.Pipeliner, i int) { p.EvalSha(ctx, s.sha1, calls[i].Keys, calls[i].Args...) })

@@ -28,7 +28,7 @@ func FindKeys(ctx context.Context, stored sql.Reader, kind string, keys []string
 	for i, key := range keys {
 		list[i] = services.Ref{Type: kind, Text: key}
 	}
-	return Find(ctx, stored, list)
+	return findHolders(ctx, stored, list)
 }
 
 // NewObject is a new object with the ref that a line gives it.
@@ -39,8 +39,8 @@ func NewObject(ref services.Ref, id uint64, owner services.UserID) ObjectWithRef
 // ImportAll gives new objects their refs, or returns importer.ErrTaken: another import or an ingest took one of the keys since the
 // batch was planned, and the caller's transaction is to be rolled back.
 func ImportAll(ctx context.Context, tx *sql.Tx, named []ObjectWithRef) error {
-	// Import omits a ref that is taken, without an error: then it inserts fewer refs than were given.
-	inserted, err := Import(ctx, tx, named)
+	// insertRefs omits a ref that is taken, without an error: then it inserts fewer refs than were given.
+	inserted, err := insertRefs(ctx, tx, named)
 	if err == nil && inserted < len(named) {
 		err = importer.ErrTaken
 	}

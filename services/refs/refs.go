@@ -158,10 +158,10 @@ type ObjectWithRef struct {
 	RefHolder
 }
 
-// Import gives new objects their refs, in their order, and returns the number of refs. It omits a ref or an object that is
+// insertRefs gives new objects their refs, in their order, and returns the number of refs. It omits a ref or an object that is
 // taken: the caller then rolls the whole import back. The caller has checked the refs. One statement inserts all, because an
 // import has thousands.
-func Import(ctx context.Context, tx *sql.Tx, objects []ObjectWithRef) (inserted int, err error) {
+func insertRefs(ctx context.Context, tx *sql.Tx, objects []ObjectWithRef) (inserted int, err error) {
 	rows := make([][]any, len(objects))
 	for i, o := range objects {
 		rows[i] = []any{o.Ref.Type, int64(o.Object.Number), o.Ref.Text, o.Owner, "", ""}
@@ -169,8 +169,8 @@ func Import(ctx context.Context, tx *sql.Tx, objects []ObjectWithRef) (inserted 
 	return tx.Insert(ctx, importRefs, rows)
 }
 
-// Find finds the objects of refs, deleted ones too; a ref without an object is absent. It takes one statement for each type.
-func Find(ctx context.Context, r sql.Reader, refs []services.Ref) (map[services.Ref]RefHolder, error) {
+// findHolders finds the objects of refs, deleted ones too; a ref without an object is absent. It takes one statement for each type.
+func findHolders(ctx context.Context, r sql.Reader, refs []services.Ref) (map[services.Ref]RefHolder, error) {
 	texts := map[string][]string{}
 	for _, ref := range refs {
 		texts[ref.Type] = append(texts[ref.Type], ref.Text)
@@ -244,9 +244,9 @@ type Service struct{ db *sql.DB }
 // New makes the service.
 func New(db *sql.DB) *Service { return &Service{db} }
 
-// Find calls the function Find on the service's database.
+// Find finds the objects of refs, deleted ones too; a ref without an object is absent.
 func (s *Service) Find(ctx context.Context, refs []services.Ref) (map[services.Ref]RefHolder, error) {
-	return Find(ctx, s.db, refs)
+	return findHolders(ctx, s.db, refs)
 }
 
 // Labels calls the function Labels on the service's database.

@@ -131,7 +131,7 @@ func checkOneObjectPerRef(t *testing.T, db *sql.DB, all []*postCreation) {
 	for ref := range created {
 		list = append(list, services.Ref{Type: services.PostType, Text: ref})
 	}
-	found, err := Find(t.Context(), db, append(list, services.Ref{Type: services.ShowType, Text: "r1"}))
+	found, err := findHolders(t.Context(), db, append(list, services.Ref{Type: services.ShowType, Text: "r1"}))
 	if err != nil || len(found) != len(created) {
 		t.Errorf("%d of %d refs are found: %v", len(found), len(created), err)
 	}

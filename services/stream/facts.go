@@ -52,7 +52,7 @@ var (
 		SET head = CASE WHEN head < $2 THEN $2 ELSE head END + $3 WHERE name = 'changes' AND token = $1 RETURNING head`)
 
 	// No position so far is greater than head. began_at is when a node first became the writer.
-	readLastSequence = sql.NewStatement("read the head of the change stream", `SELECT head, began_at FROM stream_head WHERE name = 'changes'`)
+	readHead = sql.NewStatement("read the head of the change stream", `SELECT head, began_at FROM stream_head WHERE name = 'changes'`)
 
 	// slow_after is the last user that the slow lap has visited, and slow_began_at is when the lap began.
 	readSlowLap = sql.NewStatement("read the slow lap of the change stream", `SELECT slow_after, slow_began_at FROM stream_head WHERE name = 'changes'`)
@@ -172,7 +172,7 @@ func moveSlowLap(ctx context.Context, tx *sql.Tx, token string, to slowLapPlace)
 // writer, the zero time if none did.
 func (s *Service) Head(ctx context.Context) (head uint64, began time.Time, err error) {
 	var us int64
-	_, err = s.db.One(ctx, readLastSequence, nil, &head, &us)
+	_, err = s.db.One(ctx, readHead, nil, &head, &us)
 	if us > 0 {
 		began = sql.FromMicros(us)
 	}
