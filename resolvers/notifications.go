@@ -29,14 +29,14 @@ func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, 
 	positions := make([]services.SortableID, 0, len(ids))
 	for _, id := range ids {
 		// The mark may name a notification by its ID or by its upTo.
-		place, err := services.ParseNotificationID("id", id)
+		position, err := services.ParseNotificationID("id", id)
 		if services.IsNotificationUpTo(id) {
-			place, _, err = services.ParseNotificationUpTo("id", id)
+			position, _, err = services.ParseNotificationUpTo("id", id)
 		}
 		if err != nil {
 			return nil, err
 		}
-		positions = append(positions, place)
+		positions = append(positions, position)
 	}
 	found, err := r.Notifications.NotificationsAt(ctx, viewer.Number, positions)
 	if err != nil {
@@ -44,8 +44,8 @@ func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, 
 	}
 	// A mark may name one notification twice. The payload shows it once.
 	list, known := make([]notifications.Notification, 0, len(found)), map[services.SortableID]bool{}
-	for _, place := range positions {
-		if n, ok := found[place]; ok && !known[n.ID] {
+	for _, position := range positions {
+		if n, ok := found[position]; ok && !known[n.ID] {
 			known[n.ID] = true
 			list = append(list, n)
 		}

@@ -49,13 +49,13 @@ func (k *KeyTable) FullKey(field []byte) string { return k.prefix + string(field
 // IndexOf is the index of a key that was checked, a new one if the table does not have it. An index is valid until the next
 // RememberIDs.
 func (k *KeyTable) IndexOf(field []byte) int32 {
-	place, found := k.indexByKey[string(field)]
+	index, found := k.indexByKey[string(field)]
 	if !found {
-		place = int32(len(k.keys))
-		k.indexByKey[string(field)] = place
+		index = int32(len(k.keys))
+		k.indexByKey[string(field)] = index
 		k.keys = append(k.keys, k.FullKey(field))
 	}
-	return place
+	return index
 }
 
 // UnresolvedKeys lists the keys whose user IDs are not known yet.
