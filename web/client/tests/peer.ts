@@ -1,7 +1,7 @@
 // A server that does what a test tells it, and a socket to it.
 import { once } from 'node:events';
 import { type AddressInfo } from 'node:net';
-import { after } from 'node:test';
+import { afterEach } from 'node:test';
 import { createSocket, type SocketOptions } from '@tidings/client';
 import WebSocket, { WebSocketServer } from 'ws';
 
@@ -15,9 +15,12 @@ export interface Message {
 /** Handles a message of the nth connection, from 1. */
 export type Handler = (socket: WebSocket, message: Message, connection: number) => void;
 
-/** What is called when the tests are over. */
-export const ends: (() => void)[] = [];
-after(() => ends.forEach((end) => end()));
+/** What is called when the test is over, the last first. */
+export const ends: (() => unknown)[] = [];
+// A test that keeps the timers of its own socket must not meet those of a socket of the test before.
+afterEach(async () => {
+  for (let end = ends.pop(); end; end = ends.pop()) await end();
+});
 
 /** serve starts a server that hands every message to the handler. */
 export async function serve(handler: Handler) {
@@ -35,14 +38,23 @@ export async function serve(handler: Handler) {
       handler(socket, message, connection);
     });
   });
-  ends.push(() => {
+  const clients: WebSocket[] = [];
+  class Client extends WebSocket {
+    constructor(...options: ConstructorParameters<typeof WebSocket>) {
+      super(...options);
+      clients.push(this);
+    }
+  }
+  ends.push(async () => {
     for (const client of server.clients) client.terminate();
     server.close();
+    const open = clients.filter(({ readyState }) => readyState !== WebSocket.CLOSED);
+    await Promise.all(open.map((client) => new Promise((resolve) => (client.once('close', resolve), client.terminate()))));
   });
   const options = {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/graphql`,
     token: () => 'token',
-    webSocketImpl: WebSocket,
+    webSocketImpl: Client,
     minWait: 1,
     maxWait: 4,
   } satisfies SocketOptions;
@@ -53,7 +65,7 @@ export async function serve(handler: Handler) {
 export async function connect(handler: Handler, more: Partial<SocketOptions> = {}) {
   const { options, ...peer } = await serve(handler);
   const socket = createSocket({ ...options, ...more });
-  ends.push(() => void socket.dispose());
+  ends.push(() => socket.dispose());
   return { ...peer, socket };
 }
 

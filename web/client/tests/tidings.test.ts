@@ -17,7 +17,7 @@ async function listen(handle: Handler, more: Partial<TidingsOptions> = {}) {
     if (message.type === 'subscribe') handle(socket, message, connection);
   });
   const tidings = createTidings({ ...options, ...more });
-  ends.push(() => void tidings.socket.dispose());
+  ends.push(() => tidings.socket.dispose());
   const seen: unknown[] = [];
   const failed: any[] = [];
   const stop = tidings.listen(events, {}, ({ data }) => seen.push(data), (reason) => failed.push(reason));
