@@ -237,6 +237,7 @@ func (s *operationTester) runPostOperations() (post string) {
 	s.runAndRepeat("likePost", event{"as": "user:bob", "postId": post}, event{"postId": alterID(post)})
 	s.runAndRepeat("unlikePost", event{"as": "user:bob", "postId": post}, event{"postId": alterID(post)})
 	s.runAndRepeat("likePost", event{"as": "user:alice", "postId": post}, nil)
+	s.runAndRepeat("publishPost", event{"as": "user:dora", "body": "hello", "parentId": post}, event{"parentId": alterID(post)})
 	s.runAndRepeat("markHomeFeedSeen", event{"as": "user:bob"}, event{"upTo": post})
 	return post
 }

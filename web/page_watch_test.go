@@ -70,6 +70,7 @@ func checkSubscriptionsContinue(t *testing.T, server *stubServer, tab context.Co
 		browsertest.PressSubscriptionButton(tab, t, "WatchMyBadges", "Stop")
 		browsertest.WaitSubscriptionState(tab, t, "WatchMyBadges", "stopped")
 		eventually.Holds(t, "alice's subscription ends", func() bool { return cmp.Equal(server.subscriptionAuthorizations(), []string{"Bearer dev:bob"}) })
+		eventually.Holds(t, "alice's socket is closed", func() bool { return browsertest.Sockets(tab)[0].Closed })
 		browsertest.PressSubscriptionButton(tab, t, "WatchMyBadges", "Clear")
 		browsertest.WaitSubscriptionEvent(tab, t, "WatchMyBadges", "No events yet.")
 		browsertest.PressSubscriptionButton(tab, t, "WatchMyBadges", "Start")
