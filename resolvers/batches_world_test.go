@@ -102,7 +102,7 @@ func (c *filledWorld) fillReaderLists() {
 	// wait until the documents are up to date.
 	for left := 1; left > 0; {
 		if left = c.Fanout.UpdateStaleViews(c.t.Context()); c.t.Context().Err() != nil {
-			c.t.Fatalf("the views of %d users are stale", left)
+			c.t.Fatalf("the projections of %d users are stale", left)
 		}
 	}
 	c.must("reader", "{ viewer { "+c.selections.selectField(c.selections.schema.Types["Viewer"], c.selections.schema.Types["Viewer"].Fields.ForName("views"), "")+" liveBoard(first: 100) { sessionId } } }", nil)

@@ -341,7 +341,7 @@ func TestABatchEqualsItsEventsOneByOne(t *testing.T) {
 				answers[k] = a.ingestAndKeepIDs(made[k], names, events)
 				a.RunAllJobs(a.Fanout)
 				if left := a.Fanout.UpdateStaleViews(t.Context()); left > 0 {
-					t.Fatalf("the views of %d users are stale", left)
+					t.Fatalf("the projections of %d users are stale", left)
 				}
 				_, err := a.Caches.Changelog.RunOnce(t.Context())
 				a.Must(err)

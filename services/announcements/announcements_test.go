@@ -43,7 +43,7 @@ func (n node) commit(cmd *jobs.Command, err error) services.AnnouncementID {
 	n.Must(err)
 	n.Must(n.World.Fanout.Commit(n.TB.Context(), cmd)[0])
 	if cmd.ViewsStale() {
-		n.TB.Errorf("%s left its own view behind", cmd.Name)
+		n.TB.Errorf("%s left its own projection behind", cmd.Name)
 	}
 	if len(cmd.IDs()) == 0 {
 		return 0
@@ -326,7 +326,7 @@ func TestMarksHoldWithoutRedis(t *testing.T) {
 	n.wantUnread(users[0], "without Redis", "two", "one")
 	n.wantUnread(stranger, "somebody new, without Redis")
 	if cmd := n.MarkRead(users[0], ReadUpTo{}); n.World.Fanout.Commit(t.Context(), cmd)[0] != nil || !cmd.ViewsStale() {
-		t.Error("the mark failed, or its view was written into nothing")
+		t.Error("the mark failed, or its projection was written into nothing")
 	}
 	n.publish("three")
 	n.wantUnread(users[0], "after the mark", "three")

@@ -104,7 +104,7 @@ func (s *Service) userView(ctx context.Context, user services.UserID) (at userVi
 	if at.shared, err = s.Memory.At(ctx, s.clock.Now()); err != nil {
 		return at, err
 	}
-	// If the user's views in Redis are stale, the user's last mark is in SQL and not in the document yet.
+	// If the user's projections in Redis are stale, the user's last mark is in SQL and not in the document yet.
 	if !s.jobs.ViewsStale(ctx, user) {
 		document, err := s.document(ctx, user)
 		if err == nil && !document.Ready && !services.Observed(ctx) {

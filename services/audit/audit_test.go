@@ -239,7 +239,7 @@ func TestAuditRepairsEveryWrongKey(t *testing.T) {
 
 // Lost data is not a wrong number, because its next reader restores it. The audit restores a projection that is lost in part. One
 // that is lost completely is left to its reader.
-func TestAuditRestoresLostViews(t *testing.T) {
+func TestAuditRestoresLostProjections(t *testing.T) {
 	w := redisServerNode(t, nil)
 	user, _ := newUserWithFullDocument(w)
 	a := newAudit(w, auditLapTime)

@@ -111,7 +111,7 @@ func TestAPanicOfOneSuspectEndsNoTurn(t *testing.T) {
 	}
 }
 
-// A view that has lost something, and whose rebuild panics, ends no turn either.
+// A projection that has lost something, and whose rebuild panics, ends no turn either.
 func TestAPanicOfOneRestorationEndsNoTurn(t *testing.T) {
 	w, f, a, _ := newFaultyNode(t)
 	users := w.MakeUsers(2)

@@ -79,7 +79,7 @@ func TestADocumentRaisedDuringItsReadIsReadAgain(t *testing.T) {
 }
 
 // A document that lacks a command that this node has acknowledged is not raised, and so not shown either: not even to a reader who began
-// before the update of the user's views failed.
+// before the update of the user's projections failed.
 func TestADocumentThatLacksAnUpdateIsNotShown(t *testing.T) {
 	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(1)

@@ -80,7 +80,7 @@ func factScenarios() []fanouttest.FactScenario {
 }
 
 // The jobs of each scenario make the documents and inboxes equal to the facts, and projecting the readers again changes nothing.
-func TestEveryJobMakesTheViewsEqualTheFacts(t *testing.T) {
+func TestEveryJobMakesTheProjectionsEqualTheFacts(t *testing.T) {
 	fanouttest.EachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		for _, step := range factScenarios() {
 			t.Run(step.Name, func(t *testing.T) { step.CheckConverges(t, w) })

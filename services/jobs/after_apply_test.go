@@ -21,7 +21,7 @@ func withRecordedUpdates(o *command, name string, notes *[]string) *jobs.Command
 	return &o.Command
 }
 
-// A command that is repeated under its key runs AfterCommit, which brings the views up to date, but not AfterApply. That is
+// A command that is repeated under its key runs AfterCommit, which brings the projections up to date, but not AfterApply. That is
 // so on PostgreSQL too, where Apply may have run before it was known that the key has an answer.
 func TestARepetitionRunsNoAfterApply(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, n *node) {
@@ -37,13 +37,13 @@ func TestARepetitionRunsNoAfterApply(t *testing.T) {
 	})
 }
 
-// Of commands with one CoalesceKey, the last one that was applied updates the view, also if repetitions come after it.
-func TestTheLastAppliedOfCoalescedCommandsUpdatesTheView(t *testing.T) {
+// Of commands with one CoalesceKey, the last one that was applied updates the projection, also if repetitions come after it.
+func TestTheLastAppliedOfCoalescedCommandsUpdatesTheProjection(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, n *node) {
 		var notes []string
 		made := func(name, key string) *jobs.Command {
 			o := newCommand(1, "make")
-			o.IdempotencyKey, o.CoalesceKey = key, "view"
+			o.IdempotencyKey, o.CoalesceKey = key, "projection"
 			return withRecordedUpdates(o, name, &notes)
 		}
 		n.must(n.Commit(t.Context(), made("old", "k1"))[0])
@@ -57,7 +57,7 @@ func TestTheLastAppliedOfCoalescedCommandsUpdatesTheView(t *testing.T) {
 	})
 }
 
-// If AfterApply fails, the actor's views are stale, and the engine owes them the update. When it tries the update again, it runs
+// If AfterApply fails, the actor's projections are stale, and the engine owes them the update. When it tries the update again, it runs
 // AfterApply again.
 func TestAFailedAfterApplyIsTriedAgain(t *testing.T) {
 	n := sqliteNode(t, nil)
@@ -72,7 +72,7 @@ func TestAFailedAfterApplyIsTriedAgain(t *testing.T) {
 	}
 	cmd.AfterApply = apply
 	if n.ViewsStale(t.Context(), 1) {
-		t.Error("the views are still stale")
+		t.Error("the projections are still stale")
 	}
 	if want := []string{"apply once more", "commit once more"}; !slices.Equal(notes, want) {
 		t.Errorf("the updates are %v, want %v", notes, want)
@@ -82,7 +82,7 @@ func TestAFailedAfterApplyIsTriedAgain(t *testing.T) {
 // A repetition of a command whose update is owed fails too. What is owed is still the update of the command that was applied, with its
 // AfterApply.
 func TestARepetitionDoesNotReplaceTheUpdateThatIsOwed(t *testing.T) {
-	for _, coalesced := range []string{"", "view"} {
+	for _, coalesced := range []string{"", "projection"} {
 		eachDatabase(t, func(t *testing.T, n *node) {
 			var notes []string
 			failure := errUpdateFailed
@@ -101,7 +101,7 @@ func TestARepetitionDoesNotReplaceTheUpdateThatIsOwed(t *testing.T) {
 			}
 			failure, notes = nil, nil
 			if n.ViewsStale(t.Context(), 1) {
-				t.Error("the views are still stale")
+				t.Error("the projections are still stale")
 			}
 			if want := []string{"apply first", "commit first"}; !slices.Equal(notes, want) {
 				t.Errorf("the updates are %v, want %v", notes, want)

@@ -9,7 +9,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Command is one mutation: facts and jobs that are committed together, and the views that show them to the actor at once.
+// Command is one mutation: facts and jobs that are committed together, and the projections that show them to the actor at once.
 type Command struct {
 	Name  string          // the mutation's name, for idempotency and logs
 	Actor services.UserID // the user who acts, or the user that the application acts for
@@ -40,11 +40,11 @@ type Command struct {
 	// Apply writes the facts and the jobs and returns the IDs that it made. It may run more than once. With ErrUnchanged it
 	// still returns the IDs, its writes are rolled back, and the command counts as successful.
 	Apply func(ctx context.Context, tx *sql.Tx) (ids []string, err error)
-	// AfterApply and then AfterCommit bring the actor's own views up to date after the commit; nil for none. If one fails, the job
-	// that Apply has queued does the same work later. If the answer comes from the key, only AfterCommit runs: so AfterCommit must
+	// AfterApply and then AfterCommit bring the actor's own projections up to date after the commit; nil for none. If one fails, the
+	// job that Apply has queued does the same work later. If the answer comes from the key, only AfterCommit runs: so AfterCommit must
 	// not read variables that Apply sets. They may then be unset, or be those of a run that was rolled back.
 	AfterApply, AfterCommit func(ctx context.Context) error
-	// CoalesceKey names the view that AfterApply and AfterCommit update. If several commands of one actor with the same CoalesceKey are
+	// CoalesceKey names what AfterApply and AfterCommit update. If several commands of one actor with the same CoalesceKey are
 	// committed together, one of them runs its AfterApply and AfterCommit, for all: the last one that was applied or, if none was, the last
 	// one. A command with "" always runs its own.
 	CoalesceKey string
@@ -52,7 +52,7 @@ type Command struct {
 	applied    bool            // the last call of run has called Apply, and did not take a stored answer
 	ids        []string        // the IDs that Apply made, now or the first time
 	refusal    *services.Error // the answer, now or, under the same idempotency key, the first time; nil after success
-	viewsStale bool            // the update of the actor's views failed
+	viewsStale bool            // the update of the actor's projections failed
 
 	unchanged bool // the state was already as requested: see ErrUnchanged
 }
@@ -87,7 +87,7 @@ func (c *Command) Created() bool { return c.Changed() && !slices.Contains(c.ids,
 // Changed reports whether a successful command changed anything, now or, under the same idempotency key, the first time.
 func (c *Command) Changed() bool { return !c.unchanged }
 
-// ViewsStale says that the command succeeded and its update of the views failed: the actor's views do not show it yet.
+// ViewsStale says that the command succeeded and its update of the projections failed: the actor's projections do not show it yet.
 func (c *Command) ViewsStale() bool { return c.viewsStale }
 
 // IDs are the ids that the mutation made, now or, under the same idempotency key, the first time.
@@ -189,7 +189,7 @@ func (c *Command) recallAnswer(ctx context.Context, tx *sql.Tx, scope string, as
 	return nil
 }
 
-// viewUpdate returns the function that brings the actor's own views up to date after the commit; nil for nothing.
+// viewUpdate returns the function that brings the actor's own projections up to date after the commit; nil for nothing.
 func (c *Command) viewUpdate() func(context.Context) error {
 	switch {
 	case !c.applied || c.AfterApply == nil:

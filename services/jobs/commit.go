@@ -11,8 +11,8 @@ import (
 )
 
 // Commit is the only way to run mutations. It commits the facts and jobs of all commands in one transaction; then it updates the
-// actors' own views, for at most 300 ms; then it answers. A command that fails does not affect the others; errs[i] is the error of
-// cmds[i].
+// actors' own projections, for at most 300 ms; then it answers. A command that fails does not affect the others; errs[i] is the error
+// of cmds[i].
 func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
 	return e.commit(ctx, e.db.WriteAll, cmds)
 }
@@ -60,15 +60,15 @@ func (e *Engine) commit(ctx context.Context, writeAll func(context.Context, []fu
 }
 
 // Up to maxPriorityCommitSize commands that are committed together are short work, and their jobs go ahead of the jobs of bulk work,
-// such as an ingest of 500 events. If more are committed together, the actors' own views are updated at once only as long as that
+// such as an ingest of 500 events. If more are committed together, the actors' own projections are updated at once only as long as that
 // takes at most maxSQLReadsAfterBulkCommit reads of SQL, and by the jobs otherwise: each single read would cost several round trips to
 // PostgreSQL.
 const (
 	maxPriorityCommitSize      = 20 // up to so many commands that are committed together are short work
-	maxSQLReadsAfterBulkCommit = 3  // reads of SQL by which the views may be updated at once after a larger commit
+	maxSQLReadsAfterBulkCommit = 3  // reads of SQL by which the projections may be updated at once after a larger commit
 )
 
-// afterCommit updates the actors' own views: one actor's in order, several actors' in parallel.
+// afterCommit updates the actors' own projections: one actor's in order, several actors' in parallel.
 func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error) {
 	byActor := map[services.UserID][]*Command{}
 	for i, cmd := range cmds {
@@ -76,7 +76,7 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 			byActor[cmd.Actor] = append(byActor[cmd.Actor], cmd)
 		}
 	}
-	// The fact is committed: a client that disconnects must not leave its own view stale.
+	// The fact is committed: a client that disconnects must not leave its own projection stale.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.AfterCommitTimeout)
 	defer cancel()
 	if len(cmds) > maxPriorityCommitSize {
@@ -100,7 +100,7 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 				if err := e.updateViews(ctx, cmd.viewUpdate()); err != nil {
 					cmd.viewsStale = true
 					e.staleViews.recordOwedUpdate(cmd)
-					e.log.Debug("the actor's own view was not updated in time; the job updates it", "mutation", cmd.Name, "error", err)
+					e.log.Debug("the actor's own projection was not updated in time; the job updates it", "mutation", cmd.Name, "error", err)
 				}
 			}
 			return nil
@@ -109,13 +109,13 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 	_ = group.Wait() // failures are logged above, and the jobs make up for them
 }
 
-// updateViews runs an update of an actor's views. A panic is an error of the update alone: its command is committed, and the job does
-// the same work.
+// updateViews runs an update of an actor's projections. A panic is an error of the update alone: its command is committed, and the job
+// does the same work.
 func (e *Engine) updateViews(ctx context.Context, update func(context.Context) error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = services.NewPanicError(cause)
-			e.log.Error("an update of the actor's own view panicked", "error", err)
+			e.log.Error("an update of the actor's own projection panicked", "error", err)
 		}
 	}()
 	return update(ctx)

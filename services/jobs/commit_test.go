@@ -51,7 +51,7 @@ func TestTheSameKeyHasOneEffectAndOneAnswer(t *testing.T) {
 				t.Errorf("the answer names %v", ids)
 			}
 			if again.afterCommitCount != 1 {
-				t.Errorf("the actor's own views were brought up to date %d times", again.afterCommitCount)
+				t.Errorf("the actor's own projections were brought up to date %d times", again.afterCommitCount)
 			}
 		}
 		if left := n.countLogEntries("make"); left != 1 {
@@ -250,8 +250,8 @@ func TestAFailedCommandDoesNotAffectOthers(t *testing.T) {
 	})
 }
 
-// The fact is committed even if the update of the view fails; the answer says that the views are stale.
-func TestAFailedUpdateLeavesTheViewStale(t *testing.T) {
+// The fact is committed even if the update of the projection fails; the answer says that the projections are stale.
+func TestAFailedUpdateLeavesTheProjectionStale(t *testing.T) {
 	n := sqliteNode(t, func(cfg *jobs.Config) { cfg.AfterCommitTimeout = 10 * time.Millisecond })
 	good, bad, slow := newCommand(1, "good"), newCommand(2, "bad"), newCommand(3, "slow")
 	bad.AfterCommit = func(context.Context) error { return errors.New("of the test") }
@@ -272,8 +272,8 @@ func TestAFailedUpdateLeavesTheViewStale(t *testing.T) {
 	}
 }
 
-// The view is still updated if the client disconnects after the commit.
-func TestTheViewIsUpdatedAfterTheClientLeft(t *testing.T) {
+// The projection is still updated if the client disconnects after the commit.
+func TestTheProjectionIsUpdatedAfterTheClientLeft(t *testing.T) {
 	n := sqliteNode(t, nil)
 	ctx, leave := context.WithCancel(t.Context())
 	o := newCommand(1, "make")
@@ -296,8 +296,8 @@ func TestTheViewIsUpdatedAfterTheClientLeft(t *testing.T) {
 	}
 }
 
-// The views of one actor are updated in the order of the actor's commands.
-func TestViewsOfAnActorAreUpdatedInOrder(t *testing.T) {
+// The projections of one actor are updated in the order of the actor's commands.
+func TestProjectionsOfAnActorAreUpdatedInOrder(t *testing.T) {
 	n := sqliteNode(t, nil)
 	var order []int
 	cmds := make([]*jobs.Command, 20)
@@ -318,7 +318,7 @@ func TestViewsOfAnActorAreUpdatedInOrder(t *testing.T) {
 		}
 	}
 	if len(order) != len(cmds) {
-		t.Errorf("%d of %d views", len(order), len(cmds))
+		t.Errorf("%d of %d projections", len(order), len(cmds))
 	}
 }
 
@@ -336,7 +336,7 @@ func TestKeysOfOneTo64Characters(t *testing.T) {
 
 // Of one actor's commands with one CoalesceKey only the last one runs its AfterCommit, for all of them. Commands of other actors and
 // commands without a CoalesceKey all run their own.
-func TestTheLastOfCoalescedCommandsUpdatesTheView(t *testing.T) {
+func TestTheLastOfCoalescedCommandsUpdatesTheProjection(t *testing.T) {
 	n := sqliteNode(t, nil)
 	var mu sync.Mutex
 	var ran []int

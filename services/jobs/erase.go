@@ -36,8 +36,8 @@ var (
 const eraseJobsDueAfter = time.Minute
 
 // EraseSteps are the steps that remove the idempotency keys of a user, the user's name in the keys of others, and the jobs that
-// name the user. The parameter except is a kind whose jobs stay. Due jobs still update views, so they run: a pass that finds such a
-// job is followed by another one.
+// name the user. The parameter except is a kind whose jobs stay. Due jobs still update projections, so they run: a pass that finds such
+// a job is followed by another one.
 func EraseSteps(except string) []erase.Step {
 	return []erase.Step{
 		{Name: "idempotency", Run: func(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (erase.StepResult, error) {

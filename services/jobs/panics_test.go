@@ -113,8 +113,8 @@ func TestABatchWithAWrongNumberOfOutcomesFails(t *testing.T) {
 	}
 }
 
-// If the update of the actor's views panics, the command has succeeded and the views are stale.
-func TestAPanicAfterTheCommitLeavesStaleViews(t *testing.T) {
+// If the update of the actor's projections panics, the command has succeeded and the projections are stale.
+func TestAPanicAfterTheCommitLeavesStaleProjections(t *testing.T) {
 	n := sqliteNode(t, nil, shortJobKind("paint", doNothing))
 	c := &jobs.Command{
 		Actor:       services.UserID(1),
@@ -122,7 +122,7 @@ func TestAPanicAfterTheCommitLeavesStaleViews(t *testing.T) {
 		AfterCommit: func(context.Context) error { panic("while it updates") },
 	}
 	if errs := n.Commit(t.Context(), c); errs[0] != nil || !c.ViewsStale() {
-		t.Errorf("%v, the views are stale: %v", errs[0], c.ViewsStale())
+		t.Errorf("%v, the projections are stale: %v", errs[0], c.ViewsStale())
 	}
 }
 

@@ -9,16 +9,16 @@ import (
 	"tidings/services"
 )
 
-// maxOwedViewUpdates bounds how many failed updates of views are remembered. Beyond it, the actor's views show a command only after its
-// job has run.
+// maxOwedViewUpdates bounds how many failed updates of projections are remembered. Beyond it, the actor's projections show a command
+// only after its job has run.
 const maxOwedViewUpdates = 100_000
 
-// readerUpdateTimeoutDivisor divides the time that a command has for the update of its views: a reader has only that part of it for an
-// owed update. The reader can read from SQL instead, and if Redis hangs the time is lost.
+// readerUpdateTimeoutDivisor divides the time that a command has for the update of its projections: a reader has only that part of it
+// for an owed update. The reader can read from SQL instead, and if Redis hangs the time is lost.
 const readerUpdateTimeoutDivisor = 6
 
-// staleViews are the updates of actors' own views that this node owes: their facts are committed and acknowledged, and the
-// update after the commit failed. Until it succeeds, the actor's views in Redis are older than the answers to their
+// staleViews are the updates of actors' own projections that this node owes: their facts are committed and acknowledged, and the
+// update after the commit failed. Until it succeeds, the actor's projections in Redis are older than the answers to their
 // commands, so their reads come from SQL. An update that panics when it is tried again is left to its job.
 type staleViews struct {
 	userCount          atomic.Int64 // number of users with an owed update: readers check this first
@@ -29,15 +29,15 @@ type staleViews struct {
 	updateCount int // the owed updates of all users together
 }
 
-// owedViewUpdates are the updates that one actor's views lack.
+// owedViewUpdates are the updates that one actor's projections lack.
 type owedViewUpdates struct {
 	updates map[string]*owedViewUpdate // by kind, see recordOwedUpdate
 	trying  bool                       // a reader or the engine tries the updates now
 }
 
-// owedViewUpdate brings a view up to date from the facts. It may run again at any time.
+// owedViewUpdate brings a projection up to date from the facts. It may run again at any time.
 type owedViewUpdate struct {
-	run            func(context.Context) error // updates the view
+	run            func(context.Context) error // updates the projection
 	commandApplied bool                        // it is of a command that was applied, and runs its AfterApply
 }
 
@@ -67,7 +67,7 @@ func (s *staleViews) recordOwedUpdate(cmd *Command) {
 		return
 	}
 	if had == nil {
-		// The update is not recorded: until its job has run, the actor may read a view without the change.
+		// The update is not recorded: until its job has run, the actor may read a projection without the change.
 		if s.updateCount == maxOwedViewUpdates {
 			return
 		}
@@ -127,8 +127,8 @@ func (s *staleViews) actors() []services.UserID {
 	return actors
 }
 
-// ViewsStale reports whether a user's views in Redis lack a change that this node has acknowledged. It first tries, for a
-// short time, to bring them up to date. After true, the caller reads the facts. It costs nothing while no user's views are
+// ViewsStale reports whether a user's projections in Redis lack a change that this node has acknowledged. It first tries, for a
+// short time, to bring them up to date. After true, the caller reads the facts. It costs nothing while no user's projections are
 // stale.
 func (e *Engine) ViewsStale(ctx context.Context, user services.UserID) bool {
 	if e.staleViews.userCount.Load() == 0 {
@@ -139,8 +139,8 @@ func (e *Engine) ViewsStale(ctx context.Context, user services.UserID) bool {
 	return e.tryUpdates(ctx, user)
 }
 
-// OwesUpdate reports whether a user's views in Redis lack a change that this node has acknowledged. Unlike ViewsStale it does not try to
-// bring them up to date.
+// OwesUpdate reports whether a user's projections in Redis lack a change that this node has acknowledged. Unlike ViewsStale it does not
+// try to bring them up to date.
 func (e *Engine) OwesUpdate(user services.UserID) bool {
 	if e.staleViews.userCount.Load() == 0 {
 		return false
@@ -150,8 +150,9 @@ func (e *Engine) OwesUpdate(user services.UserID) bool {
 	return e.staleViews.byUser[user] != nil
 }
 
-// StaleAmong reports which of several users have views in Redis that lack a change that this node has acknowledged. It first tries to
-// bring the views up to date, and one short time limit holds for all of them. It returns nil when no views of any user are stale.
+// StaleAmong reports which of several users have projections in Redis that lack a change that this node has acknowledged. It first
+// tries to bring the projections up to date, and one short time limit holds for all of them. It returns nil when no projections of any
+// user are stale.
 func (e *Engine) StaleAmong(ctx context.Context, users []services.UserID) map[services.UserID]bool {
 	if e.staleViews.userCount.Load() == 0 {
 		return nil
@@ -189,7 +190,7 @@ func (e *Engine) tryUpdatesWithTimeout(ctx context.Context, actor services.UserI
 	return e.tryUpdates(ctx, actor)
 }
 
-// tryUpdates tries the updates that a user's views lack, and reports whether some are still owed. It stops at the first failure:
+// tryUpdates tries the updates that a user's projections lack, and reports whether some are still owed. It stops at the first failure:
 // the engine that did not answer one will not answer the others. An update that panics is owed no longer: it would panic at every
 // read, and its job does the same work.
 func (e *Engine) tryUpdates(ctx context.Context, user services.UserID) (stale bool) {
@@ -200,7 +201,7 @@ func (e *Engine) tryUpdates(ctx context.Context, user services.UserID) (stale bo
 	done := make(map[string]*owedViewUpdate, len(updates))
 	for kind, one := range updates {
 		if err := e.updateViews(ctx, one.run); err != nil && !services.IsPanic(err) {
-			e.log.Debug("the actor's own view is still not updated", "error", err)
+			e.log.Debug("the actor's own projection is still not updated", "error", err)
 			break
 		}
 		done[kind] = one

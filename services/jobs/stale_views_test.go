@@ -11,12 +11,12 @@ import (
 	"tidings/services"
 )
 
-// errUpdateFailed is the error of an update of views that fails.
+// errUpdateFailed is the error of an update of projections that fails.
 var errUpdateFailed = errors.New("missed")
 
-// When the update after a command fails, the actor's views are stale as soon as the command is answered, and until an update succeeds.
-// Other users' views are not stale.
-func TestViewsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
+// When the update after a command fails, the actor's projections are stale as soon as the command is answered, and until an update
+// succeeds. Other users' projections are not stale.
+func TestProjectionsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
 	n := sqliteNode(t, nil)
 	ctx := t.Context()
 	failure := errUpdateFailed
@@ -43,7 +43,7 @@ func TestViewsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
 	}
 }
 
-// While one reader runs an owed update, other readers do not wait and see the views as stale. If a newer command's update fails
+// While one reader runs an owed update, other readers do not wait and see the projections as stale. If a newer command's update fails
 // meanwhile, the update of the newer command stays owed.
 func TestAnUpdateThatFailsAgainStaysOwed(t *testing.T) {
 	n := sqliteNode(t, nil)
@@ -59,7 +59,7 @@ func TestAnUpdateThatFailsAgainStaysOwed(t *testing.T) {
 			return errUpdateFailed
 		}
 		if !n.ViewsStale(ctx, 1) {
-			t.Error("a second reader takes views for whole while they are being updated")
+			t.Error("a second reader takes projections for whole while they are being updated")
 		}
 		mark(func(context.Context) error { return errUpdateFailed })
 		return nil

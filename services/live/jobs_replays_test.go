@@ -226,7 +226,7 @@ func TestMissingListsOfReplaysAreRebuilt(t *testing.T) {
 		for what, lose := range map[string]func(){
 			"nothing":  func() {},
 			"the list": func() { deleteReplayLists(w, users...) },
-			"the view": func() { w.Must(w.Redis.ResetUserData(t.Context(), users[1])) },
+			"the projection": func() { w.Must(w.Redis.ResetUserData(t.Context(), users[1])) },
 			"a begun list": func() {
 				deleteReplayLists(w, users...)
 				_, err := showServiceOf(w).redis.beginReplays(t.Context(), users)

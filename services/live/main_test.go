@@ -134,8 +134,8 @@ func factScenarios() []fanouttest.FactScenario {
 	}
 }
 
-// Every kind of job makes the views equal to the facts, and repeating all of them changes nothing.
-func TestEveryJobOfShowsMakesTheViewsEqualTheFacts(t *testing.T) {
+// Every kind of job makes the projections equal to the facts, and repeating all of them changes nothing.
+func TestEveryJobOfShowsMakesTheProjectionsEqualTheFacts(t *testing.T) {
 	eachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		for _, step := range factScenarios() {
 			t.Run(step.Name, func(t *testing.T) { step.CheckConverges(t, w) })

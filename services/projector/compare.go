@@ -16,7 +16,7 @@ import (
 	"tidings/services/redis"
 )
 
-// AuditPart compares one part of a user's view (their document and inbox) with the facts. It returns the facts, in a form that
+// AuditPart compares one part of a user's projection (their document and inbox) with the facts. It returns the facts, in a form that
 // prints the same for equal facts, and the names of the differences.
 type AuditPart func(ctx context.Context, user services.UserID, shown rdb.UserSnapshot) (facts any, differs []string, err error)
 
@@ -36,21 +36,21 @@ func (p *Projector) RegisterAuditPart(name string, part AuditPart) {
 	p.auditParts = append(p.auditParts, namedAuditPart{name, part})
 }
 
-// FactsComparison is the result of one comparison of a user's view (their document and inbox) with the facts.
+// FactsComparison is the result of one comparison of a user's projection (their document and inbox) with the facts.
 type FactsComparison struct {
 	DifferingParts []string         // the parts that differ
-	snapshot       rdb.UserSnapshot // the view as it was read
+	snapshot       rdb.UserSnapshot // the projection as it was read
 	facts          []any            // the facts of each part
 }
 
-// Digest is equal for equal views and equal facts. The audit compares a user twice: only a difference whose view and facts
+// Digest is equal for equal projections and equal facts. The audit compares a user twice: only a difference whose projection and facts
 // stayed the same in between is an error; any other may be a change under way.
 func (c FactsComparison) Digest() [32]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%+v\n%+v", c.snapshot, c.facts))
 }
 
-// CompareWithFacts compares a user's view (their document and inbox) with the facts as they are now. shown is the view, and stamp
-// is a time of Redis' clock after it was read.
+// CompareWithFacts compares a user's projection (their document and inbox) with the facts as they are now. shown is the projection, and
+// stamp is a time of Redis' clock after it was read.
 func (p *Projector) CompareWithFacts(ctx context.Context, user services.UserID, shown rdb.UserSnapshot, stamp redis.ClockStamp) (FactsComparison, error) {
 	seen := FactsComparison{snapshot: shown}
 	if shown.Wholeness == rdb.DocumentWrongType {
@@ -68,8 +68,8 @@ func (p *Projector) CompareWithFacts(ctx context.Context, user services.UserID, 
 	return seen, nil
 }
 
-// EmptyAndRestore empties a user's view (their document and inbox) and restores it. Restore alone would merge the facts into a view
-// that cannot be trusted. It is no visit: the view of an idle or dormant user stays empty until they return.
+// EmptyAndRestore empties a user's projection (their document and inbox) and restores it. Restore alone would merge the facts into a
+// projection that cannot be trusted. It is no visit: the projection of an idle or dormant user stays empty until they return.
 func (p *Projector) EmptyAndRestore(ctx context.Context, user services.UserID) error {
 	if err := p.redis.ResetUserData(ctx, user); err != nil {
 		return err
@@ -78,8 +78,8 @@ func (p *Projector) EmptyAndRestore(ctx context.Context, user services.UserID) e
 	return err
 }
 
-// Recount makes a user's view (their document and inbox) anew from the facts, even a correct one, and returns the parts in which it
-// differed. Changes that had not reached the view yet count as differences too. Unlike EmptyAndRestore it is a visit.
+// Recount makes a user's projection (their document and inbox) anew from the facts, even a correct one, and returns the parts in which
+// it differed. Changes that had not reached the projection yet count as differences too. Unlike EmptyAndRestore it is a visit.
 func (p *Projector) Recount(ctx context.Context, user services.UserID) (differed []string, err error) {
 	snapshots, err := p.redis.ReadUserSnapshots(ctx, []services.UserID{user})
 	if err != nil {
@@ -89,7 +89,7 @@ func (p *Projector) Recount(ctx context.Context, user services.UserID) (differed
 	if err != nil {
 		return nil, err
 	}
-	// A view that is missing or being built is known to lack facts: that is no difference.
+	// A projection that is missing or being built is known to lack facts: that is no difference.
 	if snapshots[0].Wholeness == rdb.DocumentWhole || snapshots[0].Wholeness == rdb.DocumentWrongType {
 		found, err := p.CompareWithFacts(ctx, user, snapshots[0], stamp)
 		if err != nil {
@@ -103,7 +103,7 @@ func (p *Projector) Recount(ctx context.Context, user services.UserID) (differed
 	return differed, p.Rebuild(ctx, user)
 }
 
-// auditStamps finds stamps that lie in the future. A removal in the future would make the view refuse every post; a visit in
+// auditStamps finds stamps that lie in the future. A removal in the future would make the projection refuse every post; a visit in
 // the future would keep later visits from being recorded, so that the user would become dormant although they visit.
 func (p *Projector) auditStamps(shown rdb.UserSnapshot, stamp redis.ClockStamp) (differs []string) {
 	const slack = time.Minute // between the clocks of nodes and masters

@@ -31,7 +31,7 @@ func TestARefillThatPanicsFailsItsJobAlone(t *testing.T) {
 	}
 	panicFor()
 	w.RunAllJobs(w.Fanout)
-	w.Must(w.Projector.Rebuild(t.Context(), reader)) // the view that the panic left half made is made by the next visit
+	w.Must(w.Projector.Rebuild(t.Context(), reader)) // the projection that the panic left half made is made by the next visit
 	w.CheckAgainstFacts(reader)
 	if waiting, dead := w.CountJobs(); waiting != 0 || dead != 0 || len(w.Inbox(reader)) != services.FeedRetention {
 		t.Errorf("%d jobs wait, %d are dead, %d posts are listed", waiting, dead, len(w.Inbox(reader)))
@@ -50,7 +50,7 @@ func TestCallersShareAPanic(t *testing.T) {
 	running, release := make(chan struct{}), make(chan struct{})
 	for range callers {
 		go func() {
-			errs <- w.Projector.RunSharedRebuild(t.Context(), "shared", "the test's view", func(context.Context) error {
+			errs <- w.Projector.RunSharedRebuild(t.Context(), "shared", "the test's data", func(context.Context) error {
 				close(running) // panics if this is a second run
 				<-release
 				panic("while it is shared")

@@ -1,14 +1,14 @@
 // Package projector projects the facts of a user into their document and inbox, and keeps both right: rebuilds, versioned fields,
 // the audit's comparison, idle users, the cleaner. Features register the data that they keep of a user. In this package, a user's
-// view is their document and their inbox together.
+// projection is their document and their inbox together.
 //
-// The package guarantees that every effect on a view is idempotent and safe against reordering: rebuilds, additions and removals
+// The package guarantees that every effect on a projection is idempotent and safe against reordering: rebuilds, additions and removals
 // all follow the rule of jobs.ProjectionMerge. services/jobs runs its jobs; New registers their kinds there. When Redis fails, the
 // write fails and its job tries again.
 //
-// There are two ways into a view. A change of facts takes the short one: the feature's job reads its versioned field from SQL,
-// PutVersionedFields writes it, and HintAndMark sends hints and marks the user for the change stream. A view that is missing or broken,
-// or whose user was idle, takes the long one, Rebuild:
+// There are two ways into a projection. A change of facts takes the short one: the feature's job reads its versioned field from SQL,
+// PutVersionedFields writes it, and HintAndMark sends hints and marks the user for the change stream. A projection that is missing or
+// broken, or whose user was idle, takes the long one, Rebuild:
 //
 //  1. RecordVisit records the visit, so that all posts published from now on are pushed to the user. RefillInbox and Restore, which
 //     jobs and the audit call, are no visits: they skip this step, make no document, and do nothing for idle and dormant users.
@@ -50,7 +50,7 @@ type Config struct {
 
 	DormantAfter        time.Duration // users not seen for longer are dormant, unless an admin has set another time; 0 means 30 days
 	IdleAfter           time.Duration // users not seen for longer are idle, unless an admin has set another time; 0 means 7 days
-	MaxParallelRebuilds int           // how many views are rebuilt in parallel, for all callers together; 0 means 16
+	MaxParallelRebuilds int           // how many projections are rebuilt in parallel, for all callers together; 0 means 16
 
 	Expiry services.SourceExpiry // how long items of each source stay in its count
 }

@@ -51,15 +51,15 @@ func (p *Projector) Restore(ctx context.Context, user services.UserID) (restored
 	return document.Ready, err
 }
 
-// rebuildReason is why a user's view (their document and inbox) is rebuilt. Only a visit makes the user active.
+// rebuildReason is why a user's projection (their document and inbox) is rebuilt. Only a visit makes the user active.
 type rebuildReason string
 
 // The constants are the last parts of the keys by which concurrent callers share a run. Each reason has runs of its own: a visitor must
 // not share a run that is no visit, and a caller that wants a refill must not share a run that does not put older posts into the inbox.
 const (
-	forVisit  rebuildReason = ""  // the user visits, and the view is missing or the user was idle
+	forVisit  rebuildReason = ""  // the user visits, and the projection is missing or the user was idle
 	forRefill rebuildReason = "+" // the inbox has room for older posts
-	forAudit  rebuildReason = "*" // the view is made whole again without a visit
+	forAudit  rebuildReason = "*" // the projection is made whole again without a visit
 )
 
 // rebuildOnce runs a rebuild or joins the one under way for the same reason.
@@ -70,7 +70,7 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, reaso
 	if reason == forRefill {
 		// Whoever asks for a refill has just taken posts out of the inbox. A run that has already read its facts may not know of
 		// that, so once a run is about to write, later callers begin a run of their own. Callers of a rebuild may join until the
-		// end: they only lack a whole view, and any run makes one.
+		// end: they only lack a whole projection, and any run makes one.
 		writes = func() { p.rebuilds.Forget(key) }
 	}
 	err := p.RunSharedRebuild(ctx, key, "the feed", func(ctx context.Context) (err error) {
@@ -85,10 +85,10 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, reaso
 	return own, p.Mark(ctx, []services.UserID{user})
 }
 
-// RunSharedRebuild rebuilds data of a user from the facts, in one of the slots of rebuilds; view is the name of the data in errors.
+// RunSharedRebuild rebuilds data of a user from the facts, in one of the slots of rebuilds; data is the name of the data in errors.
 // Concurrent callers with the same key share one run; it continues when its first caller gives up. A panic of the run is the error
 // of all of them.
-func (p *Projector) RunSharedRebuild(ctx context.Context, key, view string, rebuild func(context.Context) error) error {
+func (p *Projector) RunSharedRebuild(ctx context.Context, key, data string, rebuild func(context.Context) error) error {
 	p.rebuildCounts.addPending()
 	// The run has a context of its own, because its first caller may give up while others wait for it.
 	done := p.rebuilds.DoChan(key, func() (_ any, err error) {
@@ -101,7 +101,7 @@ func (p *Projector) RunSharedRebuild(ctx context.Context, key, view string, rebu
 		case p.rebuildSlots <- struct{}{}:
 			defer func() { <-p.rebuildSlots }()
 		case <-ctx.Done():
-			return nil, services.Wrapf(services.Unavailable, ctx.Err(), "%s waits for others that are being rebuilt: try again", view)
+			return nil, services.Wrapf(services.Unavailable, ctx.Err(), "%s waits for others that are being rebuilt: try again", data)
 		}
 		p.rebuildCounts.countBegin()
 		defer p.rebuildCounts.countEnd()
@@ -113,7 +113,7 @@ func (p *Projector) RunSharedRebuild(ctx context.Context, key, view string, rebu
 			<-done
 			p.rebuildCounts.removePending()
 		}()
-		return services.Wrapf(services.Unavailable, ctx.Err(), "%s is being rebuilt: try again", view)
+		return services.Wrapf(services.Unavailable, ctx.Err(), "%s is being rebuilt: try again", data)
 	case result := <-done:
 		p.rebuildCounts.removePending()
 		return result.Err

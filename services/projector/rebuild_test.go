@@ -16,8 +16,8 @@ import (
 	"tidings/tests/eventually"
 )
 
-// A post is deleted while a lost view is rebuilt: in each round before another one of the reads of its facts. The rebuilt view does
-// not have the post.
+// A post is deleted while a lost projection is rebuilt: in each round before another one of the reads of its facts. The rebuilt
+// projection does not have the post.
 func TestARebuildReadsAgainWhatWasRemovedMeanwhile(t *testing.T) {
 	const firstRead = "positions of a user"
 	var left atomic.Int64 // how many reads come before the deletion; the first read of a rebuild begins the count
@@ -55,7 +55,7 @@ func TestARebuildReadsAgainWhatWasRemovedMeanwhile(t *testing.T) {
 	}
 }
 
-// Concurrent callers share one rebuild, and each gets the whole view.
+// Concurrent callers share one rebuild, and each gets the whole projection.
 func TestCallersShareARebuild(t *testing.T) {
 	w := newRedisServerWorld(t)
 	author, reader := w.MakeUsers(1)[0], w.MakeNeverSeenUsers(1)[0]
@@ -108,7 +108,7 @@ func TestACallIsPendingUntilItsRunEnds(t *testing.T) {
 	errs := make(chan error, slots)
 	for i := range slots {
 		go func() {
-			errs <- w.Projector.RunSharedRebuild(t.Context(), fmt.Sprint("holds a slot ", i), "the test's view", func(context.Context) error {
+			errs <- w.Projector.RunSharedRebuild(t.Context(), fmt.Sprint("holds a slot ", i), "the test's data", func(context.Context) error {
 				begun <- struct{}{}
 				<-release
 				return nil
@@ -119,7 +119,7 @@ func TestACallIsPendingUntilItsRunEnds(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
 	last := make(chan projector.RebuildStats, 1)
-	err := w.Projector.RunSharedRebuild(ctx, "waits", "the test's view", func(context.Context) error {
+	err := w.Projector.RunSharedRebuild(ctx, "waits", "the test's data", func(context.Context) error {
 		last <- w.Projector.RebuildStats()
 		return nil
 	})

@@ -21,7 +21,7 @@ var (
 	markActiveScript        = loadScript("activity")     // of MarkActive
 )
 
-// userDataKeys are the keys of a user's view, in the order in which the scripts activity and rebuild_begin take them.
+// userDataKeys are the keys of a user's projection, in the order in which the scripts activity and rebuild_begin take them.
 func userDataKeys(user services.UserID) []string {
 	return append([]string{DocumentKey(user), inboxKey(user), conversationsKey(user)}, listKeys(user)...)
 }
@@ -60,7 +60,7 @@ func (c *Projections) AddToInboxes(ctx context.Context, stamp redis.ClockStamp, 
 	return c.ChangeForResults(ctx, inboxAdd, calls)
 }
 
-// InboxMerge is the result of a SQL read for one reader, to be merged into their view.
+// InboxMerge is the result of a SQL read for one reader, to be merged into their projection.
 type InboxMerge struct {
 	Reader             services.UserID
 	Stamp              redis.ClockStamp // from before the SQL read
@@ -91,7 +91,7 @@ func (c *Projections) MergeIntoInbox(ctx context.Context, merge InboxMerge) (red
 	return c.ChangeForResult(ctx, inboxMerge, redis.ScriptCall{Keys: inboxScriptKeys(merge.Reader), Args: args})
 }
 
-// DropFromInbox removes everything of an author from a reader's views: their posts, whether pushed or pulled, and their
+// DropFromInbox removes everything of an author from a reader's projections: their posts, whether pushed or pulled, and their
 // entries in registered lists. If the reader has a document, an add or a merge whose read of SQL has a stamp from before this removal
 // gets Retry afterwards, even if nothing was removed.
 func (c *Projections) DropFromInbox(ctx context.Context, reader, author services.UserID) (redis.Result, error) {

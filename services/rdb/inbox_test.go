@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	reader    = services.UserID(7) // the user whose view is tested
+	reader    = services.UserID(7) // the user whose projection is tested
 	author    = services.UserID(8) // the reader follows them
 	otherUser = services.UserID(9) // a user who has nothing
 )
@@ -53,7 +53,7 @@ func (v feedTest) buildFromFacts(facts FeedFacts) redis.Result {
 	return result.Result
 }
 
-// beginRebuild begins a rebuild of the reader's view, and returns its stamp. A refill removes the inbox floor.
+// beginRebuild begins a rebuild of the reader's projection, and returns its stamp. A refill removes the inbox floor.
 func (v feedTest) beginRebuild(refill bool) redis.ClockStamp {
 	v.Helper()
 	stamps, err := v.projections.BeginRebuild(v.Context(), []services.UserID{reader}, RebuildMode{IsVisit: true, Refill: refill})
@@ -86,7 +86,7 @@ func (v feedTest) mergeEntries(stamp redis.ClockStamp, fence bool, entries ...se
 	return result
 }
 
-// dropAuthor removes everything of an author from the reader's view, as after an unfollow.
+// dropAuthor removes everything of an author from the reader's projection, as after an unfollow.
 func (v feedTest) dropAuthor(author services.UserID) redis.Result {
 	v.Helper()
 	result, err := v.projections.DropFromInbox(v.Context(), reader, author)

@@ -44,7 +44,7 @@ func spendingKey(window int64, bucket string) string {
 	return "rl:" + strconv.FormatInt(window, 10) + ":" + bucket
 }
 
-// These are the parts of ownedKey that the cleaner tells apart. Every other part belongs to a user's view, perhaps of another
+// These are the parts of ownedKey that the cleaner tells apart. Every other part belongs to a user's projection, perhaps of another
 // version of this program.
 const (
 	documentKeyPart = "b"      // the document of a user
@@ -54,15 +54,15 @@ const (
 	familyKeyPart   = "family" // a key of a family that a feature registered, see redis.KeyFamily
 )
 
-// ownedKey is a key, parsed from its name. For a key of a user's view, keyPart is the text after the colon; for other keys it is
+// ownedKey is a key, parsed from its name. For a key of a user's projection, keyPart is the text after the colon; for other keys it is
 // leaseKeyPart, copyKeyPart or familyKeyPart.
 type ownedKey struct {
-	name, keyPart string          // the key's whole name, and what it is: a part of a user's view, or one of the constants above
+	name, keyPart string          // the key's whole name, and what it is: a part of a user's projection, or one of the constants above
 	user          services.UserID // 0 if the key is not a user's
 	markerMember  string          // the member that every key of its registered family has, see redis.KeyFamily; "" for other keys
 }
 
-// hasOwnExpiry reports whether the key has an expiry of its own. The keys of a user's view expire together instead.
+// hasOwnExpiry reports whether the key has an expiry of its own. The keys of a user's projection expire together instead.
 func (k ownedKey) hasOwnExpiry() bool {
 	return k.keyPart == leaseKeyPart || k.keyPart == copyKeyPart || k.keyPart == familyKeyPart
 }
@@ -88,7 +88,7 @@ func parseKey(name string) (key ownedKey, cleanable bool) {
 		case part == "p":
 			key.keyPart = copyKeyPart
 		}
-		// A part of one or two small letters belongs to a view, known or not. The ID must be written as this program writes
+		// A part of one or two small letters belongs to a projection, known or not. The ID must be written as this program writes
 		// it: {u007} is not ours.
 		short := len(part) > 0 && len(part) <= 2 && strings.Trim(part, "abcdefghijklmnopqrstuvwxyz") == ""
 		return key, short && err == nil && user > 0 && redis.UserKey(key.user, ":"+part) == name

@@ -10,7 +10,7 @@ import (
 	"tidings/services/redis"
 )
 
-// FeatureList is a list of items by followed authors that a feature keeps in users' views, beside the inbox: a ZSET that is made
+// FeatureList is a list of items by followed authors that a feature keeps in users' projections, beside the inbox: a ZSET that is made
 // when it is first read. The document's scripts maintain it: it is deleted with the document, expires with it, and loses an
 // author's entries when the author is unfollowed. The cleaner cuts it to the listed length.
 type FeatureList struct {
@@ -116,13 +116,13 @@ func (c *Projections) TrimLists(ctx context.Context, long []LongList) (cut []int
 	return cut, nil
 }
 
-// leaseKeyParts are the parts of users' keys that do not belong to a view, because they hold leases, which expire by themselves.
+// leaseKeyParts are the parts of users' keys that do not belong to a projection, because they hold leases, which expire by themselves.
 // RegisterLeaseKey adds them.
 var leaseKeyParts []string
 
-// RegisterLeaseKey registers a part of users' keys that does not belong to their views: a HASH that expires by itself. The cleaner
-// drops such a key if it has no expiry. A key of the wrong type is deleted alone, without the view. Call it from package variables;
-// it panics if another lease has the part.
+// RegisterLeaseKey registers a part of users' keys that does not belong to their projections: a HASH that expires by itself. The
+// cleaner drops such a key if it has no expiry. A key of the wrong type is deleted alone, without the projection. Call it from package
+// variables; it panics if another lease has the part.
 func RegisterLeaseKey(part string) string {
 	if slices.Contains(leaseKeyParts, part) {
 		panic(fmt.Sprintf("rdb: the lease %s is registered twice", part))

@@ -37,7 +37,7 @@ type AuthorAddition struct {
 }
 
 // MergeAuthors adds authors to readers' documents, at most 500 in a round trip. Results are in the order of adds. If anything was
-// removed from a reader's view since the stamp, the result is Retry: read the follow again.
+// removed from a reader's projection since the stamp, the result is Retry: read the follow again.
 func (c *Projections) MergeAuthors(ctx context.Context, field AuthorsField, stamp redis.ClockStamp, adds []AuthorAddition) ([]redis.Result, error) {
 	calls := make([]redis.ScriptCall, len(adds))
 	text := stamp.String()

@@ -1,12 +1,12 @@
-// Package rdb holds the projections, Redis' view of the facts, over the engine services/redis: one file and its scripts (lua/*.lua)
-// for each.
+// Package rdb holds the projections, what Redis holds of the facts, over the engine services/redis: one file and its scripts
+// (lua/*.lua) for each.
 //
-// It guarantees that every user's view is written by scripts that may be repeated, and that a read of several keys is one round trip.
-// All its data can be rebuilt from the facts in SQL: an answer from here is a view, never a fact.
+// It guarantees that every user's projection is written by scripts that may be repeated, and that a read of several keys is one round
+// trip. All its data can be rebuilt from the facts in SQL: an answer from here is a projection, never a fact.
 //
-// A user's view is a few keys with one hash tag: the document (badges), the inbox (home feed), the states in conversations, and the
-// lists of features. A key that is missing, broken or of another epoch never reads as an empty one: the document then says that it is
-// not ready, and its reader rebuilds it. The path of one change through a view:
+// A user's projection is a few keys with one hash tag: the document (badges), the inbox (home feed), the states in conversations, and
+// the lists of features. A key that is missing, broken or of another epoch never reads as an empty one: the document then says that it
+// is not ready, and its reader rebuilds it. The path of one change through a projection:
 //
 //  1. The caller takes a stamp of Redis' clock (Now, TakeUserStamp), and only then reads the facts.
 //  2. One script for each user checks the stamp, changes the keys and raises the document's version n, all at once.
@@ -26,7 +26,7 @@ import (
 	"tidings/services/redis"
 )
 
-// Projections read and write Redis' view of the facts through the engine services/redis. They are safe for concurrent use.
+// Projections read and write what Redis holds of the facts, through the engine services/redis. They are safe for concurrent use.
 type Projections struct {
 	*redis.Client
 	Presence Presence // the users with open subscriptions

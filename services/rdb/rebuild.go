@@ -77,7 +77,7 @@ type RebuildResult struct {
 
 // EndRebuild ends a rebuild. It runs the parts: steps that write the rest of the document. Then it merges the facts of the feed, marks
 // the document as good and reads it. A round trip has at most 500 steps. The result is Retry if a part is missing from the document, or
-// if something was removed from the view since the stamp: the rebuild has to begin again.
+// if something was removed from the projection since the stamp: the rebuild has to begin again.
 func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...redis.SequenceStep) (rebuilt RebuildResult, err error) {
 	layout := c.layout.Load()
 	steps := append(rebuildSteps(facts, parts), redis.SequenceStep{ScriptCall: redis.ScriptCall{Args: layout.readCommand(facts.Reader)}})
@@ -86,10 +86,10 @@ func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...
 		return rebuilt, err
 	}
 	for i, reply := range replies {
-		// This empties the view, and does not leave that to a repetition by redis.Client.Change: earlier steps may have written into
-		// the view already.
+		// This empties the projection, and does not leave that to a repetition by redis.Client.Change: earlier steps may have written
+		// into the projection already.
 		if redis.IsWrongType(reply.Err) {
-			c.Log().Warn("a key of a view has the wrong type: the view is rebuilt", "user", facts.Reader)
+			c.Log().Warn("a key of a projection has the wrong type: the projection is rebuilt", "user", facts.Reader)
 			return RebuildResult{Result: redis.Result{Status: redis.Retry}}, c.repairWrongType(ctx, []string{DocumentKey(facts.Reader)})
 		}
 		if reply.Err != nil {

@@ -56,7 +56,7 @@ func TestARebuildWithoutAVisitKeepsDayAndLifetime(t *testing.T) {
 			n = v.readDocument().Version
 		}
 		for what, damage := range map[string]func(){
-			"an emptied view": func() { v.must(v.projections.ResetUserData(v.Context(), reader)) },
+			"an emptied projection": func() { v.must(v.projections.ResetUserData(v.Context(), reader)) },
 			"a broken day":    func() { v.writeField("d", "?") },
 		} {
 			v.buildFromFacts(FeedFacts{})
@@ -85,7 +85,7 @@ func TestARebuildWithoutAVisitKeepsALaterVisit(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		for what, before := range map[string]func(){
 			"of a whole document": func() {},
-			"of an emptied view":  func() { v.must(v.projections.ResetUserData(v.Context(), reader)) },
+			"of an emptied projection":  func() { v.must(v.projections.ResetUserData(v.Context(), reader)) },
 		} {
 			v.deleteKeys(userDataKeys(reader)...)
 			_, err := v.projections.EndRebuild(v.Context(), FeedFacts{Reader: reader, Stamp: v.beginRebuild(false), IsVisit: true, LastActiveDay: 19_990, KeyLifetime: 50 * time.Hour})

@@ -12,11 +12,11 @@ import (
 	"tidings/services/redis"
 )
 
-// Wholeness is how complete a user's view is.
+// Wholeness is how complete a user's projection is.
 type Wholeness int
 
-// The constants are the degrees of wholeness. The next reader of a view that is DocumentAbsent or DocumentPartial rebuilds it. A
-// view of DocumentWrongType may stay as it is: only a call that meets the key, or ResetUserData, repairs it.
+// The constants are the degrees of wholeness. The next reader of a projection that is DocumentAbsent or DocumentPartial rebuilds it. A
+// projection of DocumentWrongType may stay as it is: only a call that meets the key, or ResetUserData, repairs it.
 const (
 	DocumentAbsent    Wholeness = iota // there is no document
 	DocumentPartial                    // something is missing, broken or being built
@@ -24,7 +24,7 @@ const (
 	DocumentWrongType                  // a key is of the wrong type, or holds a value that the scripts refuse
 )
 
-// UserSnapshot is everything that Redis holds of one user's view, for comparison with the facts. Document and inbox are read one
+// UserSnapshot is everything that Redis holds of one user's projection, for comparison with the facts. Document and inbox are read one
 // after the other: a change in between makes them differ in this snapshot.
 type UserSnapshot struct {
 	Wholeness            Wholeness
@@ -35,7 +35,7 @@ type UserSnapshot struct {
 	NewestTrimmed        services.PostID      // the newest entry ever trimmed from the inbox
 	NewestTrimmedCounted services.PostID      // the newest counting entry ever trimmed from the inbox
 	NewestUncounted      services.PostID      // at least the newest listed entry that does not count
-	LastInboxRemovalAt   time.Time            // when the view was made, or when anything was last removed from it
+	LastInboxRemovalAt   time.Time            // when the projection was made, or when anything was last removed from it
 
 	Lists map[string][]string // the members of registered lists that are there, by their parts
 
@@ -46,7 +46,7 @@ type UserSnapshot struct {
 // meanwhile.
 const maxUsersPerSnapshotRead = 25
 
-// ReadUserSnapshots reads the users' views, in their order, one round trip for each 25 users. Keys of the wrong type are reported
+// ReadUserSnapshots reads the users' projections, in their order, one round trip for each 25 users. Keys of the wrong type are reported
 // and not repaired.
 func (c *Projections) ReadUserSnapshots(ctx context.Context, users []services.UserID) ([]UserSnapshot, error) {
 	if err := c.CheckTrusted(); err != nil {
@@ -104,7 +104,7 @@ func (l *documentLayout) snapshot(commands []redis.Cmder, epoch string) (snapsho
 		}
 	}
 	snapshot.Document = l.parse(values, epoch)
-	// A rebuild does not check every stored state, so it would not repair an unreadable one: the view has to be emptied.
+	// A rebuild does not check every stored state, so it would not repair an unreadable one: the projection has to be emptied.
 	if !snapshot.parseConversations(commands[2].(*redis.MapStringStringCmd).Val()) {
 		return UserSnapshot{Wholeness: DocumentWrongType}, nil
 	}

@@ -13,7 +13,7 @@ import (
 	"tidings/services/redis"
 )
 
-// readSnapshot reads a snapshot of the reader's view, together with that of a user who has no view.
+// readSnapshot reads a snapshot of the reader's projection, together with that of a user who has no projection.
 func (v feedTest) readSnapshot() UserSnapshot {
 	v.Helper()
 	snapshots, err := v.projections.ReadUserSnapshots(v.Context(), []services.UserID{otherUser, reader})
@@ -24,7 +24,7 @@ func (v feedTest) readSnapshot() UserSnapshot {
 	return snapshots[1]
 }
 
-func TestASnapshotHoldsTheWholeView(t *testing.T) {
+func TestASnapshotHoldsTheWholeProjection(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		if got := v.readSnapshot(); got.Wholeness != DocumentAbsent {
 			v.Errorf("before the first rebuild: %+v", got)
@@ -63,9 +63,9 @@ func TestASnapshotHoldsTheWholeView(t *testing.T) {
 	})
 }
 
-// A snapshot distinguishes a view that is incomplete from one with a value that only ResetUserData repairs. After a reset, a rebuild
-// makes either view whole.
-func TestASnapshotReportsABrokenView(t *testing.T) {
+// A snapshot distinguishes a projection that is incomplete from one with a value that only ResetUserData repairs. After a reset, a
+// rebuild makes either projection whole.
+func TestASnapshotReportsABrokenProjection(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		for what, c := range map[string]struct {
 			damage func()

@@ -11,7 +11,7 @@ import (
 	"tidings/services/redis"
 )
 
-// operationsOfEveryKind are operations of every kind on a reader's view.
+// operationsOfEveryKind are operations of every kind on a reader's projection.
 func (v feedTest) operationsOfEveryKind() map[string]func(context.Context) error {
 	both := []services.UserID{otherUser, reader}
 	state := services.Membership{User: reader, Conversation: 3, NewestMessageNumber: 4, Version: 2}
@@ -63,8 +63,8 @@ func (v feedTest) operationsOfEveryKind() map[string]func(context.Context) error
 	}
 }
 
-// Every operation that meets a key of the wrong type goes on as if the view were missing, also within a batch. A rebuild
-// repairs the view, and no caller gets an error.
+// Every operation that meets a key of the wrong type goes on as if the projection were missing, also within a batch. A rebuild
+// repairs the projection, and no caller gets an error.
 func TestAKeyOfAnotherTypeIsLostData(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		for name, act := range v.operationsOfEveryKind() {
@@ -86,8 +86,8 @@ func TestAKeyOfAnotherTypeIsLostData(t *testing.T) {
 	})
 }
 
-// A wrong type makes the whole view count as being built: no reader sees the rest of it.
-func TestAKeyOfTheWrongTypeEmptiesItsView(t *testing.T) {
+// A wrong type makes the whole projection count as being built: no reader sees the rest of it.
+func TestAKeyOfTheWrongTypeEmptiesItsProjection(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		for name, act := range map[string]func(context.Context) error{
 			inboxKey(reader): v.operationsOfEveryKind()["pushes"], conversationsKey(reader): v.operationsOfEveryKind()["a state"], DocumentKey(reader): v.operationsOfEveryKind()["versions"],
@@ -165,7 +165,7 @@ func TestRepairsCostTwoRoundTrips(t *testing.T) {
 	})
 }
 
-// If the view cannot be emptied either, that error is returned: its code says whether a retry may help.
+// If the projection cannot be emptied either, that error is returned: its code says whether a retry may help.
 func TestErrorsOfEmptyingAKeyAreReturned(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.replaceWithStringKey(DocumentKey(reader))
@@ -180,7 +180,7 @@ func TestErrorsOfEmptyingAKeyAreReturned(t *testing.T) {
 	})
 }
 
-func TestUserOfViewKey(t *testing.T) {
+func TestUserOfDataKey(t *testing.T) {
 	for key, want := range map[string]services.UserID{
 		DocumentKey(reader): reader, inboxKey(1 << 31): 1 << 31, conversationsKey(otherUser): otherUser, onlineKey(1): 1,
 		profileKey(reader): 0, postKey(7): 0, "v:{u7}:b/x": 0, "{u7": 0, "{ux}:b": 0, "{u99999999999}:b": 0, "": 0,

@@ -189,7 +189,7 @@ func (s *Service) restrict(ctx context.Context, tx *sql.Tx, r services.Restricti
 	return put.EndedFollows, err
 }
 
-// unrestrict removes a restriction, and queues the jobs that bring views in line. Without a restriction it returns ErrUnchanged,
+// unrestrict removes a restriction, and queues the jobs that bring projections in line. Without a restriction it returns ErrUnchanged,
 // and queues nothing.
 func (s *Service) unrestrict(ctx context.Context, tx *sql.Tx, r services.Restriction, left ...jobs.NewJob) error {
 	if err := people.LockRestrictions(ctx, tx, r.Owner, r.Other); err != nil {

@@ -47,7 +47,7 @@ type Config struct {
 }
 
 // BlockHook is a feature's part of a block. It runs in the block's transaction. It returns jobs to commit with the block, and a
-// function that brings the blocker's own views up to date after the commit; nil for none.
+// function that brings the blocker's own projections up to date after the commit; nil for none.
 type BlockHook func(ctx context.Context, tx *sql.Tx, blocker, blocked services.UserID) (queued []jobs.NewJob, after func(context.Context) error, err error)
 
 // Service reads and creates users, and makes their commands, which the caller commits. It is safe for concurrent use.

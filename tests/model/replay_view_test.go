@@ -50,7 +50,7 @@ func (r *replayNode) readEverythingShown(t *rapid.T, person string) any {
 		if text = string(got.Data); strings.Contains(text, `"STALE"`) {
 			left := r.Jobs.UpdateStaleViews(r.TB.Context())
 			r.runDueJobsTwice()
-			return fmt.Errorf("%s sees what is STALE, and %d users' views are owed an update: %s", person, left, text)
+			return fmt.Errorf("%s sees what is STALE, and %d users' projections are owed an update: %s", person, left, text)
 		}
 		return nil
 	})

@@ -3,7 +3,7 @@
 -- ARGV[1] day  ARGV[2] seconds to live
 -- Returns 1, or 0 when there is no document
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
--- The keys of a view expire together: a part that outlived the document would be an orphan for the cleaner.
+-- The keys of a projection expire together: a part that outlived the document would be an orphan for the cleaner.
 redis.call('HSET', KEYS[1], 'd', ARGV[1])
 redis.call('EXPIRE', KEYS[1], ARGV[2])
 redis.call('EXPIRE', KEYS[2], ARGV[2])

@@ -1,4 +1,4 @@
--- Removes everything of one author from a reader's views: their posts in the inbox, their entries in registered lists, and those
+-- Removes everything of one author from a reader's projections: their posts in the inbox, their entries in registered lists, and those
 -- in the document.
 -- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on  KEYS[4...] registered lists
 -- ARGV[1] the author's 5 letters  ARGV[2] their 4 bytes

@@ -4,7 +4,7 @@
 -- Returns {status, n, entries cut, nodes...}; n is '0' if the visible state stays the same
 local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
--- A view that is being built is left alone: its rebuild trims it.
+-- A projection that is being built is left alone: its rebuild trims it.
 local many = d.st == '1' and trim(KEYS[2], d, 0)
 if not many then return { 2 } end
 -- What readers see stays the same, so the version does too and nobody is notified.

@@ -2,7 +2,7 @@
 -- The walk found the key a moment ago: each condition is checked again, because the key may have got its document, its expiry
 -- or another type since.
 -- KEYS[1] the key  KEYS[2] {u}:b, of an orphan
--- ARGV[1] orphan, a part of a view without its document; copy, lease or family, without an expiry  ARGV[2] the mark of a family
+-- ARGV[1] orphan, a part of a projection without its document; copy, lease or family, without an expiry  ARGV[2] the mark of a family
 -- Returns 1, or 0 if it stays
 if ARGV[1] == 'orphan' then
   if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end

@@ -29,7 +29,7 @@ func EachRedis(t *testing.T, run func(t *testing.T, c *rdb.Projections)) {
 	})
 }
 
-// Snapshot reads everything that Redis holds of one user's view.
+// Snapshot reads everything that Redis holds of one user's projection.
 func Snapshot(tb testing.TB, c *rdb.Projections, user services.UserID) rdb.UserSnapshot {
 	tb.Helper()
 	snapshots, err := c.ReadUserSnapshots(tb.Context(), []services.UserID{user})

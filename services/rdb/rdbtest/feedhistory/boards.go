@@ -12,8 +12,8 @@ import (
 type Boards interface {
 	// Event runs one event, of a kind that is FirstBoardEvent or greater.
 	Event(kind int, user, other services.UserID) error
-	// Follow merges an author's shows into a follower's view, and returns the hosts that the document must name. refused is true if
-	// something was removed since the stamp. At each pause other work may run.
+	// Follow merges an author's shows into a follower's projection, and returns the hosts that the document must name. refused is true
+	// if something was removed since the stamp. At each pause other work may run.
 	Follow(pause func(), reader, author services.UserID, since services.PostID, stamp redis.ClockStamp) (hosts []services.FollowedAuthor, refused bool, err error)
 	// Hosts are the hosts that a reader follows, by the facts.
 	Hosts(reader services.UserID) []services.FollowedAuthor

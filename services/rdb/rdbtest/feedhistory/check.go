@@ -70,7 +70,8 @@ func parseSnapshot(fields []any, members []string) (s feedSnapshot) {
 	return s
 }
 
-// findFault reports a flaw that shows in one view alone, such as a post twice or out of order, or a count that differs from the list.
+// findFault reports a flaw that shows in one projection alone, such as a post twice or out of order, or a count that differs from the
+// list.
 func (s feedSnapshot) findFault() error {
 	if !s.exists {
 		return nil
@@ -95,14 +96,14 @@ func (s feedSnapshot) findFault() error {
 	if count > services.FeedRetention || s.newestTrimmedField > s.seen.String() {
 		want += "+"
 	}
-	// While the view is being built (st is 0), fc is still the count of an earlier list.
+	// While the projection is being built (st is 0), fc is still the count of an earlier list.
 	if s.readyField == "1" && s.feedCountField != want {
 		return fmt.Errorf("fc is %s and the list has %s", s.feedCountField, want)
 	}
 	return nil
 }
 
-// CheckFeedsAndBoards checks every view after a step: alone, and against its state before the step.
+// CheckFeedsAndBoards checks every projection after a step: alone, and against its state before the step.
 func (w *World) CheckFeedsAndBoards() error {
 	all, err := readSnapshots(w)
 	if err != nil {
@@ -113,8 +114,8 @@ func (w *World) CheckFeedsAndBoards() error {
 			return fmt.Errorf("user %d: %w", user, err)
 		}
 		before, had := w.lastSnapshots[user]
-		// The next reader rebuilds a view that is not whole. The state shown last stays in w.lastSnapshots, and the rebuilt state is
-		// compared with it.
+		// The next reader rebuilds a projection that is not whole. The state shown last stays in w.lastSnapshots, and the rebuilt state
+		// is compared with it.
 		if !now.exists || now.readyField != "1" {
 			continue // no reader sees this state
 		}
@@ -138,11 +139,11 @@ func (w *World) CheckFeedsAndBoards() error {
 	return w.Boards.CheckBoards()
 }
 
-// compareWithFacts rebuilds views that readers would find missing, and compares the views with the facts. The caller has let all work
-// end.
+// compareWithFacts rebuilds projections that readers would find missing, and compares the projections with the facts. The caller has
+// let all work end.
 func (w *World) compareWithFacts() error {
 	for _, user := range w.Users {
-		// The history may have ended with a lost view, which its next reader would rebuild.
+		// The history may have ended with a lost projection, which its next reader would rebuild.
 		ready, err := w.isFeedReady(user)
 		if err == nil && !ready {
 			err = w.rebuild(func() {}, user, false)

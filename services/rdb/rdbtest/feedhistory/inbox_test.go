@@ -43,7 +43,7 @@ var (
 	feedSeen     = clienttest.Script("feed_seen")     // moves the seen position forward
 	inboxAdd     = clienttest.Script("inbox_add")     // pushes a post into an inbox
 	inboxDelete  = clienttest.Script("inbox_delete")  // removes a deleted post from an inbox
-	inboxDrop    = clienttest.Script("inbox_drop")    // removes an author from a reader's view
+	inboxDrop    = clienttest.Script("inbox_drop")    // removes an author from a reader's projection
 	inboxMerge   = clienttest.Script("inbox_merge")   // merges an author's posts, read from SQL, into an inbox
 	namedMerge   = clienttest.Script("named_merge")   // names an author in a document
 	rebuildBegin = clienttest.Script("rebuild_begin") // makes what is missing, before the facts are read

@@ -198,7 +198,7 @@ func (f *longFeed) runRandomEvent() error {
 	}
 }
 
-// checkFeed compares the view with the facts: exactly the newest 300 are listed, in pages of any length, and the count is exact
+// checkFeed compares the projection with the facts: exactly the newest 300 are listed, in pages of any length, and the count is exact
 // or marked as a lower bound.
 func (f *longFeed) checkFeed() error {
 	facts, true_ := f.homeFeedFromFacts(f.reader), 0

@@ -1,11 +1,11 @@
-// Package feedhistory runs histories of users' views. A few people publish, follow and read, and their keys in Redis get lost. The
-// work that this causes stops and repeats wherever it can. In the end the views must equal the facts. Features add the data that
-// they keep beside the inbox.
+// Package feedhistory runs histories of users' projections. A few people publish, follow and read, and their keys in Redis get lost.
+// The work that this causes stops and repeats wherever it can. In the end the projections must equal the facts. Features add the data
+// that they keep beside the inbox.
 //
 // A history is a sequence of events from a random deck. An event changes the facts and queues workers. One kind of event lets a
-// worker continue, to its end or until it stalls at a pause: then anything else may happen. CheckFeedsAndBoards looks at every view
-// after each step, for states that no reader may ever see; compareWithFacts looks at all of them when the last worker has ended. A
-// failure prints the trace. Running the history of the same number repeats the failure.
+// worker continue, to its end or until it stalls at a pause: then anything else may happen. CheckFeedsAndBoards looks at every
+// projection after each step, for states that no reader may ever see; compareWithFacts looks at all of them when the last worker has
+// ended. A failure prints the trace. Running the history of the same number repeats the failure.
 package feedhistory
 
 import (
@@ -87,7 +87,7 @@ func newWorld(ctx context.Context, client *rdb.Projections, seed uint64, first s
 	return w
 }
 
-// run runs a history to its end, lets all work finish and compares Redis with the facts. It also checks the views after every
+// run runs a history to its end, lets all work finish and compares Redis with the facts. It also checks the projections after every
 // step.
 func (w *World) run(steps int) (err error) {
 	defer func() {
@@ -205,7 +205,7 @@ func (w *World) runRandomEvent() error {
 	return nil
 }
 
-// follow stores that reader follows author from now on, and queues the job that brings the follow into the reader's view.
+// follow stores that reader follows author from now on, and queues the job that brings the follow into the reader's projection.
 func (w *World) follow(reader, author services.UserID) {
 	since := w.NextID()
 	w.followStarts[edge{reader, author}] = since
@@ -213,8 +213,8 @@ func (w *World) follow(reader, author services.UserID) {
 	w.queueEdgeJob(reader, author)
 }
 
-// queueEdgeJob queues a job that brings a follow, or its end, into the reader's view. If a job of this pair is queued already, the two
-// may be claimed together and become one.
+// queueEdgeJob queues a job that brings a follow, or its end, into the reader's projection. If a job of this pair is queued already,
+// the two may be claimed together and become one.
 func (w *World) queueEdgeJob(reader, author services.UserID) {
 	name := fmt.Sprintf("edge %d/%d", reader, author)
 	if w.Random.IntN(2) == 0 {
@@ -250,9 +250,9 @@ func (w *World) loseKeys(user services.UserID) error {
 	return w.CheckFeedsAndBoards()
 }
 
-// visit is a read by the user. It rebuilds a missing view, and now and then a whole one.
+// visit is a read by the user. It rebuilds a missing projection, and now and then a whole one.
 func (w *World) visit(user services.UserID) error {
-	// The view is ready if the document and the inbox are both there: neither is missing or being built.
+	// The projection is ready if the document and the inbox are both there: neither is missing or being built.
 	ready, err := w.isFeedReady(user)
 	if err != nil || ready && w.Random.IntN(2) == 0 {
 		return err

@@ -1,6 +1,6 @@
--- Empties a user's view, so that a rebuild remakes it from the facts. Its version keeps rising, and every earlier SQL read is
+-- Empties a user's projection, so that a rebuild remakes it from the facts. Its version keeps rising, and every earlier SQL read is
 -- refused.
--- KEYS[1] {u}:b  KEYS[2] {u}:on, which stays unless its type is wrong  KEYS[3...] the other keys of the view
+-- KEYS[1] {u}:b  KEYS[2] {u}:on, which stays unless its type is wrong  KEYS[3...] the other keys of the projection
 -- ARGV[1] seconds to live until it is rebuilt
 -- Returns the version (us)
 local function isHash(key)
