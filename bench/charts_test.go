@@ -90,7 +90,7 @@ func TestChartsOfAPartialRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(said) != len(charts)-1 || !strings.Contains(strings.Join(said, " "), "chart-push.svg") {
-		t.Errorf("told of %q", said)
+		t.Errorf("reported: %q", said)
 	}
 	if text, err := os.ReadFile(filepath.Join(folder, "chart-push.svg")); err != nil || string(text) != "former" {
 		t.Errorf("a chart without rows was changed to %q, %v", text, err)

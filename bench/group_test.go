@@ -115,7 +115,7 @@ func TestAGroupTalks(t *testing.T) {
 		t.Errorf("%d messages of two who speak every 50 ms for 200 ms; the server has %d", said, c.lastMessageNumber)
 	}
 	if result.latencyP99 > 0 || !(result.ratePerSecond > 0) {
-		t.Errorf("everybody was told before the answer: %+v", result)
+		t.Errorf("everybody was notified before the answer: %+v", result)
 	}
 	before := c.lastMessageNumber
 	if _, err := c.group.measureMessages(t.Context(), c.group.sendMessagesFor(t, 50*time.Millisecond, 0)); err != nil || c.lastMessageNumber <= before {
@@ -139,7 +139,7 @@ func TestAGroupWithoutPushes(t *testing.T) {
 	ctx, end := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer end()
 	if _, err := c.group.measureMessages(ctx, c.group.sendMessagesFor(t, 10*time.Millisecond, 0)); err == nil {
-		t.Error("nobody was told, and that was measured")
+		t.Error("nobody was notified, and that was measured")
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 func TestDeviceGoneIsCalledAfterTheLastSocket(t *testing.T) {
 	var mu sync.Mutex
 	var gone []string
-	told := func() []string {
+	reported := func() []string {
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
@@ -43,22 +43,22 @@ func TestDeviceGoneIsCalledAfterTheLastSocket(t *testing.T) {
 		w.connect().conn.Close() // it has no viewer yet
 		first.conn.Close()
 		nameless.conn.Close()
-		if got := told(); len(got) != 0 {
+		if got := reported(); len(got) != 0 {
 			t.Errorf("gone: %v", got)
 		}
 		second.conn.Close()
-		if got := told(); !slices.Equal(got, []string{"alice@phone"}) {
+		if got := reported(); !slices.Equal(got, []string{"alice@phone"}) {
 			t.Errorf("gone: %v", got)
 		}
 		open("alice", "phone").conn.Close()
-		if got := told(); len(got) != 2 {
+		if got := reported(); len(got) != 2 {
 			t.Errorf("back and gone again: %v", got)
 		}
 		w.sockets.mu.Lock()
 		w.sockets.draining = true
 		w.sockets.mu.Unlock()
 		other.conn.Close()
-		if got := told(); len(got) != 2 {
+		if got := reported(); len(got) != 2 {
 			t.Errorf("gone while draining: %v", got)
 		}
 	})

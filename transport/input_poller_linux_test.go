@@ -161,7 +161,7 @@ func TestInputPollerEndsWithItsLastWatch(t *testing.T) {
 	}
 }
 
-// The number of a descriptor is used again as soon as its connection is closed. The old connection's watch is not told of the new
+// The number of a descriptor is used again as soon as its connection is closed. The old connection's watch is not notified of the new
 // connection's input.
 func TestInputPollerIgnoresInputOfAReusedDescriptor(t *testing.T) {
 	e := newEpoll()
@@ -178,7 +178,7 @@ func TestInputPollerIgnoresInputOfAReusedDescriptor(t *testing.T) {
 		writeText(t, theirs, "a")
 		expectReady(t, tokens)
 		if len(old) > 0 {
-			t.Fatal("the watch of a closed connection was told of another one's input")
+			t.Fatal("the watch of a closed connection was notified of another one's input")
 		}
 	}
 }

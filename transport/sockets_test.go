@@ -83,7 +83,7 @@ func TestDrainSpreadsTheCloses(t *testing.T) {
 		if _, err := w.dial(http.Header{}, webSocketSubprotocol); err == nil || err.(*upgradeRefusal).status != http.StatusServiceUnavailable {
 			t.Errorf("an upgrade while draining: %v", err)
 		}
-		w.schema.hub.endAllWatchers() // the hub closes too: clients must not be told that their subscriptions completed
+		w.schema.hub.endAllWatchers() // the hub closes too: clients must not be notified that their subscriptions completed
 		<-drained
 		if took := time.Since(start); took < 3900*time.Millisecond || took > 4100*time.Millisecond {
 			t.Errorf("drained in %v, want 4 s", took)

@@ -96,7 +96,7 @@ func TestASlowEventStreamIsCutOffAndDelaysNoOther(t *testing.T) {
 	})
 }
 
-// In a drain each client is told its own time to reconnect, so that they do not return all at once. No subscription is reported as
+// In a drain each client gets its own time to reconnect, so that they do not return all at once. No subscription is reported as
 // complete.
 func TestDrainEndsEventStreamsWithARetryTime(t *testing.T) {
 	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {

@@ -23,7 +23,7 @@ type wrongReads struct {
 	spoiled   bool              // the rows are wrong now
 }
 
-// beforeStatement is told of each statement before it runs.
+// beforeStatement gets each statement before it runs.
 func (r *wrongReads) beforeStatement(name string) {
 	r.mu.Lock()
 	spoils := name == r.statement && r.statement != "" && !r.spoiled

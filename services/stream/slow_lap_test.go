@@ -54,15 +54,15 @@ func (w *awayUsersWorld) newService() *Service {
 }
 
 // countUsersWithTotal is the number of users whose newest change has the total n.
-func (w *awayUsersWorld) countUsersWithTotal(s *Service, n int) (told int) {
+func (w *awayUsersWorld) countUsersWithTotal(s *Service, n int) (users int) {
 	w.T.Helper()
 	totals, _ := w.totalsAfter(s, 0)
 	for _, total := range totals {
 		if total == n {
-			told++
+			users++
 		}
 	}
-	return told
+	return users
 }
 
 // compareNextUsers runs one step of the slow lap and returns the users that the step has compared.
@@ -87,8 +87,8 @@ func TestSlowLapFindsChangesOfAwayUsers(t *testing.T) {
 					w.runUntilIdle(s)
 				}
 				sqltest.Equal(t, s.Stats().SlowLaps, uint64(1))
-				if told := w.countUsersWithTotal(s, 1); told != count+1 {
-					t.Errorf("%d of %d were told", told, count+1)
+				if reported := w.countUsersWithTotal(s, 1); reported != count+1 {
+					t.Errorf("%d of %d were reported", reported, count+1)
 				}
 				w.clock.Advance(slowLapFactor * time.Minute)
 				var visited []services.UserID

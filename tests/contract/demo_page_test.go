@@ -338,7 +338,7 @@ func (p *demoPage) checkRedisFlush() {
 	p.waitUntilTrue("the numbers shimmered", `window.seenShaken`)
 	p.waitUntilTrue("the rebuilt numbers were pushed", flown)
 	if after := browsertest.Evaluate[string](p.tab, p.t, times); after != before {
-		p.t.Errorf("rebuilt numbers are told as pushes of the click before: %s, was %s", after, before)
+		p.t.Errorf("rebuilt numbers are shown as pushes of the click before: %s, was %s", after, before)
 	}
 	p.waitBadgeShows("icon", fmt.Sprint(total))
 	p.savePicture("flushed")

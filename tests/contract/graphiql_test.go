@@ -181,7 +181,7 @@ func TestGraphiQLInProduction(t *testing.T) {
 			browsertest.WaitFor(tab, t, "what is no token is refused", `document.querySelector('#token-wrong').innerText.includes('not a token')`)
 			wantNoComplaints(t, tab, operations)
 			give("dev:alice")
-			browsertest.WaitFor(tab, t, "the refusal is told", `document.querySelector('#token-wrong').innerText.startsWith('The server refuses it.')`)
+			browsertest.WaitFor(tab, t, "the refusal is shown", `document.querySelector('#token-wrong').innerText.startsWith('The server refuses it.')`)
 			token := signed("alice")
 			give(token)
 			browsertest.WaitNotice(tab, t, "token", "")

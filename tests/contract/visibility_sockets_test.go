@@ -269,7 +269,7 @@ func TestNoEventShowsHiddenItems(t *testing.T) {
 	query := fmt.Sprintf("subscription{conversationChanged(conversationId:%q){conversation{title}}}", s.groupConversationID)
 	for _, as := range append(people, "mel") {
 		if got := s.ask(t, as, query, nil); got.ErrorCode() != "NOT_FOUND" {
-			t.Errorf("%s is told of the conversation: %s %v", as, got.Data, got.Errors)
+			t.Errorf("%s is notified of the conversation: %s %v", as, got.Data, got.Errors)
 		}
 	}
 	s.subscribeToAllFields(t, people...)

@@ -222,7 +222,7 @@ func TestACommitWithoutAnAnswerIsNotRepeated(t *testing.T) {
 			trips.LoseNextCommit()
 			for _, err := range b.WriteAll(b.ctx, append(others, counted)) {
 				if !services.IsUnavailable(err) {
-					t.Errorf("its caller is told %v", err)
+					t.Errorf("its caller gets %v", err)
 				}
 			}
 			if len(tries) != 1 {

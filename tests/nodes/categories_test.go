@@ -221,7 +221,7 @@ func checkCategoryRemoval(t *testing.T, n categoriesNode) {
 		t.Errorf("listed after the removal: %+v", v.Viewer.Notifications.Nodes)
 	}
 	if got := n.Ask("host:ingest", `mutation{notify(input:{category:"promo",to:["user:u0000"],title:"x"}){created}}`, nil); got.ErrorCode() != "NOT_FOUND" {
-		t.Errorf("told in a removed category: %+v", got)
+		t.Errorf("notified in a removed category: %+v", got)
 	}
 	if got := n.Ask("boss:admin", `mutation{defineCategory(input:{name:"promo"}){created}}`, nil); got.ErrorCode() != "CONFLICT" {
 		t.Errorf("defined while it is removed: %+v", got)

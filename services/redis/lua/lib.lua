@@ -18,7 +18,7 @@ local function nodes(on, answer)
   return answer
 end
 
--- The steps of a chain are several calls in one pipeline, of which any may be lost. Each is told its step, "chain;number" ('' in a
+-- The steps of a chain are several calls in one pipeline, of which any may be lost. Each gets its step, "chain;number" ('' in a
 -- call that is in no chain), and notes it in the hash after its last write, but only after the step before it: the field bp is
 -- the step up to which nothing of a chain is missing.
 local function note(hash, step)
