@@ -196,7 +196,7 @@ func TestAuditRepairsEveryWrongKey(t *testing.T) {
 	members, _ := w.RedisServer.Do("ZRANGE", key("i"), "0", "-1").([]any)
 	newest := members[len(members)-1].(string)
 	drifted := a.Stats().DriftedUsers
-	for what, spoil := range map[string]func(){
+	for what, corrupt := range map[string]func(){
 		"an entry lost":     func() { w.RedisServer.Do("ZREM", key("i"), members[2]) },
 		"an entry too many": func() { w.RedisServer.Do("ZADD", key("i"), "0", "0000000000001!!!!$+") },
 		"an entry's flag": func() {
@@ -224,7 +224,7 @@ func TestAuditRepairsEveryWrongKey(t *testing.T) {
 		},
 		"a state too few": func() { w.RedisServer.Do("HDEL", key("c"), "2"); w.RedisServer.Do("HINCRBY", key("b"), "Ck", "-1") },
 	} {
-		spoil()
+		corrupt()
 		runLap(w, a)
 		drifted++
 		if got := a.Stats(); got.DriftedUsers != drifted {
@@ -245,7 +245,7 @@ func TestAuditRestoresLostProjections(t *testing.T) {
 	a := newAudit(w, auditLapTime)
 	key := func(part string) string { return fmt.Sprintf("{u%d}:%s", user, part) }
 	good := withoutVolatileFields(snapshotOf(w, user))
-	for i, spoil := range []func(){
+	for i, corrupt := range []func(){
 		func() { w.RedisServer.Do("HDEL", key("b"), "NL") },
 		func() { w.RedisServer.Do("HSET", key("b"), "st", "0") },
 		func() { w.RedisServer.Do("HSET", key("b"), "e", "7") },
@@ -255,7 +255,7 @@ func TestAuditRestoresLostProjections(t *testing.T) {
 		func() { w.RedisServer.Do("DEL", key("i")) },
 		func() { w.RedisServer.Do("DEL", key("c")) },
 	} {
-		spoil()
+		corrupt()
 		runLap(w, a)
 		if difference := cmp.Diff(good, withoutVolatileFields(snapshotOf(w, user))); difference != "" {
 			t.Errorf("loss %d was brought back as:\n%s", i, difference)

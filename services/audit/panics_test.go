@@ -38,8 +38,8 @@ func newFaultyNode(t *testing.T) (w node, f *injectedPanics, a *audit.Audit, log
 	return w, f, newAudit(w, auditLapTime), log
 }
 
-// spoilFeedCounts makes the counts of users' feeds wrong.
-func spoilFeedCounts(w node, users ...services.UserID) {
+// corruptFeedCounts makes the counts of users' feeds wrong.
+func corruptFeedCounts(w node, users ...services.UserID) {
 	for _, user := range users {
 		w.RedisServer.Do("HSET", fmt.Sprintf("{u%d}:b", user), "fc", "77")
 	}
@@ -62,7 +62,7 @@ func runAuditThreeTimes(w node, a *audit.Audit) {
 func TestAPanicOfOneComparisonEndsNoTurn(t *testing.T) {
 	w, f, a, log := newFaultyNode(t)
 	users := w.MakeUsers(3)
-	spoilFeedCounts(w, users...)
+	corruptFeedCounts(w, users...)
 	f.comparePanicsFor = users[1]
 	runAuditThreeTimes(w, a)
 	if got := a.Stats(); got.VisitedUsers != 2 || got.DriftedUsers != 2 {
@@ -89,7 +89,7 @@ func TestAPanicOfOneSuspectEndsNoTurn(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			w, f, a, log := newFaultyNode(t)
 			users := w.MakeUsers(3)
-			spoilFeedCounts(w, users...)
+			corruptFeedCounts(w, users...)
 			w.Clock.Advance(auditLapTime)
 			_, err := a.RunOnce(t.Context())
 			w.Must(err)

@@ -12,44 +12,44 @@ import (
 	"tidings/services/sql"
 )
 
-// wrongReads makes one statement read wrong rows: it spoils the rows just before the statement runs, and restore repairs them. So only
+// wrongReads makes one statement read wrong rows: it corrupts the rows just before the statement runs, and restore repairs them. So only
 // what runs this statement reads wrong, as if the statement itself were wrong.
 type wrongReads struct {
 	mu        sync.Mutex
 	write     func(text string) // changes rows in SQL
 	statement string            // the statement that reads wrong; "" for none
-	spoil     string            // the SQL that makes the rows wrong
+	corrupt     string            // the SQL that makes the rows wrong
 	repair    string            // the SQL that makes them right again
-	spoiled   bool              // the rows are wrong now
+	corrupted   bool              // the rows are wrong now
 }
 
 // beforeStatement gets each statement before it runs.
 func (r *wrongReads) beforeStatement(name string) {
 	r.mu.Lock()
-	spoils := name == r.statement && r.statement != "" && !r.spoiled
-	r.spoiled = r.spoiled || spoils
+	corrupts := name == r.statement && r.statement != "" && !r.corrupted
+	r.corrupted = r.corrupted || corrupts
 	r.mu.Unlock()
-	if spoils { // outside of the lock, because the writes are statements too
-		r.write(r.spoil)
+	if corrupts { // outside of the lock, because the writes are statements too
+		r.write(r.corrupt)
 	}
 }
 
 // restore makes the rows right again, and reports whether the statement has read wrong ones.
 func (r *wrongReads) restore() bool {
 	r.mu.Lock()
-	spoiled := r.spoiled
-	r.spoiled = false
+	corrupted := r.corrupted
+	r.corrupted = false
 	r.mu.Unlock()
-	if spoiled {
+	if corrupted {
 		r.write(r.repair)
 	}
-	return spoiled
+	return corrupted
 }
 
-// wrongReader is an injected bug: a statement by which rebuilds read the facts reads them wrong. In spoil and repair, %d is the user.
+// wrongReader is an injected bug: a statement by which rebuilds read the facts reads them wrong. In corrupt and repair, %d is the user.
 type wrongReader struct {
 	statement     string
-	spoil, repair string
+	corrupt, repair string
 	differing     []string // what the audit must find
 }
 
@@ -150,7 +150,7 @@ func TestAuditFindsWrongReadersOfRebuilds(t *testing.T) {
 			}
 			of := func(text string) string { return fmt.Sprintf(text, user) }
 			reads.mu.Lock()
-			reads.statement, reads.spoil, reads.repair = bug.statement, of(bug.spoil), of(bug.repair)
+			reads.statement, reads.corrupt, reads.repair = bug.statement, of(bug.corrupt), of(bug.repair)
 			reads.mu.Unlock()
 			recount(w, user) // this document is of the wrong statement
 			if !reads.restore() {

@@ -27,7 +27,7 @@ func visitTimesAndTTL(w node, user services.UserID) (seen, before time.Time, lef
 // A repair of a wrong document, and a rebuild of one that has lost something or is of another epoch, are no visits: the day of the
 // last visit stays, and the document lives no longer.
 func TestRepairsAreNoVisits(t *testing.T) {
-	for what, spoil := range map[string][]any{
+	for what, corrupt := range map[string][]any{
 		"a wrong count": {"fc", "77"}, "a day ahead": {"d", "99999"}, "another epoch": {"e", "7"}, "a broken field": {"P", "broken"},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestRepairsAreNoVisits(t *testing.T) {
 			day := w.Document(user).LastActiveDay
 			seen, before, left := visitTimesAndTTL(w, user)
 			w.Clock.Advance(2 * oneDay)
-			w.RedisServer.Do(append([]any{"HSET", fmt.Sprintf("{u%d}:b", user)}, spoil...)...)
+			w.RedisServer.Do(append([]any{"HSET", fmt.Sprintf("{u%d}:b", user)}, corrupt...)...)
 			a := newAudit(w, auditLapTime)
 			runLap(w, a)
 			if got := a.Stats(); got.DriftedUsers+got.RestoredUsers != 1 {
