@@ -179,9 +179,9 @@ func (h *homeFeedModel) runCleaner(t *rapid.T) {
 	}
 }
 
-// leaveFanOutUnfinished publishes a post and leaves its fan-out unfinished: some of the chunks of the author's followers are done and
+// leaveFanOutInFlight publishes a post and leaves its fan-out in flight: some of the chunks of the author's followers are done and
 // some wait. Every follower must still see the post on the first page, and afterwards in the count.
-func (h *homeFeedModel) leaveFanOutUnfinished(t *rapid.T) {
+func (h *homeFeedModel) leaveFanOutInFlight(t *rapid.T) {
 	h.runDueJobs(t)
 	countFollowers := func(author string) (count int) {
 		for _, person := range h.People {
@@ -225,7 +225,7 @@ func (h *homeFeedModel) actions() map[string]func(*rapid.T) {
 	for name, action := range map[string]func(*rapid.T){
 		"publish": h.Publish, "publish several": h.publishSeveral, "delete": h.DeletePost, "follow": h.follow, "follow again": h.follow, "follow once more": h.follow,
 		"unfollow": h.Unfollow, "mode": h.SetFollowMode, "mark": h.MarkFeedSeen, "mute": h.mute, "unmute": h.unmute, "hide": h.hide, "block": h.block, "unblock": h.unblock,
-		"flip": h.pinMode, "work": h.RunSomeJobs, "clean": h.runCleaner, "half": h.leaveFanOutUnfinished,
+		"flip": h.pinMode, "work": h.RunSomeJobs, "clean": h.runCleaner, "half": h.leaveFanOutInFlight,
 		"walk": func(t *rapid.T) { h.runDueJobs(t); h.CheckPagedFeed(t) },
 		"look": func(t *rapid.T) { h.ReadBadges(t, h.DrawPerson(t, "person")) },
 	} {
