@@ -119,7 +119,7 @@ func (l *frontLoop) add(c *frontConn) bool {
 			return false
 		}
 		l.poll = &loopPoll{file, raw, number}
-		l.poll.scheduleIdleSweep(l.front.httpServer.IdleTimeout)
+		l.poll.scheduleIdleClose(l.front.httpServer.IdleTimeout)
 		go l.spareOrNewRunner().run(l.poll)
 	}
 	l.lastPollKey++
@@ -207,8 +207,8 @@ func (l *frontLoop) closeConn(c *frontConn) {
 	}
 }
 
-// sweepIdleConns closes the connections that had no request for the idle time.
-func (l *frontLoop) sweepIdleConns(idle time.Duration) {
+// closeIdleConns closes the connections that had no request for the idle time.
+func (l *frontLoop) closeIdleConns(idle time.Duration) {
 	l.mu.Lock()
 	var silent []*frontConn
 	for _, c := range l.conns {
@@ -222,8 +222,8 @@ func (l *frontLoop) sweepIdleConns(idle time.Duration) {
 	}
 }
 
-// scheduleIdleSweep sets the time at which the wait for input ends, so that the runner then calls sweepIdleConns.
-func (p *loopPoll) scheduleIdleSweep(idle time.Duration) {
+// scheduleIdleClose sets the time at which the wait for input ends, so that the runner then calls closeIdleConns.
+func (p *loopPoll) scheduleIdleClose(idle time.Duration) {
 	if idle > 0 {
 		_ = p.file.SetReadDeadline(deadlineAfter(idle / 8)) // an error shows at the next wait
 	}

@@ -84,8 +84,8 @@ func (r *loopRunner) run(poll *loopPoll) {
 		err := poll.raw.Read(ready)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			r.loop.sweepIdleConns(idle)
-			poll.scheduleIdleSweep(idle)
+			r.loop.closeIdleConns(idle)
+			poll.scheduleIdleClose(idle)
 			continue
 		case err != nil: // the descriptor was closed: the loop has no connection
 			return
