@@ -50,7 +50,7 @@ func (b *lockedCounters) copyMentionStates(ctx context.Context, missing []newCau
 		}
 	}
 	asked = nil
-	var carried []formerMention
+	var marked []formerMention
 	for _, a := range answers {
 		covered := func(mark services.SortableID) bool {
 			return a.mention.position <= mark && (a.eventMoment == 0 || mark < a.position)
@@ -59,10 +59,10 @@ func (b *lockedCounters) copyMentionStates(ctx context.Context, missing []newCau
 			continue
 		}
 		one := lowestPositionRange(a.Recipient, a.mentionRead)
-		asked = append(asked, []any{len(carried), one.recipient, one.first, one.last})
-		carried = append(carried, a)
+		asked = append(asked, []any{len(marked), one.recipient, one.first, one.last})
+		marked = append(marked, a)
 	}
-	return b.assignLowestPositions(ctx, carried, asked)
+	return b.assignLowestPositions(ctx, marked, asked)
 }
 
 // lowestPositionRange is the range of positions for answers that were read, or only seen, as mentions. These are positions of 1970, below

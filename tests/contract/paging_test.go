@@ -93,7 +93,7 @@ func TestFeedOfDeletedPosts(t *testing.T) {
 	}
 	n.SettleJobsAndCaches()
 	if listed := n.ReadWholeFeed("reader", 100); !slices.Equal(listed, visible) {
-		t.Errorf("when the deletions are carried: %v, want %v", listed, visible)
+		t.Errorf("when the deletions are projected: %v, want %v", listed, visible)
 	}
 	if got := n.Badges("reader").HomeFeed; got.Value != len(visible) || got.Precision != "EXACT" {
 		t.Errorf("%+v count, want %d", got, len(visible))
