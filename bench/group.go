@@ -133,12 +133,12 @@ func (g *groupConversation) measureMessages(ctx context.Context, talk func() err
 	if len(messages) == 0 {
 		return sample{}, errors.New("nobody said anything")
 	}
-	head := slices.MaxFunc(messages, func(a, b sentMessage) int { return int(a.number - b.number) }).number
+	last := slices.MaxFunc(messages, func(a, b sentMessage) int { return int(a.number - b.number) }).number
 	deadline := time.Now().Add(broadcastTimeout)
 	for i := g.senderCount; i < g.memberCount; i++ {
-		for g.pushedByMember[i].greatest() < head {
+		for g.pushedByMember[i].greatest() < last {
 			if time.Now().After(deadline) {
-				return sample{}, fmt.Errorf("%s has %d unread messages %v after the last of %d", g.key(i), g.pushedByMember[i].greatest(), broadcastTimeout, head)
+				return sample{}, fmt.Errorf("%s has %d unread messages %v after the last of %d", g.key(i), g.pushedByMember[i].greatest(), broadcastTimeout, last)
 			}
 			if err := pause(ctx, 5*time.Millisecond); err != nil {
 				return sample{}, err
@@ -179,9 +179,9 @@ func (a *pushedUnreadCounts) updateMaxLateness(messages []sentMessage, late []ti
 // checkBadges reads the badges of all members and compares them with the sent messages: for a listener all messages must count, and
 // for a talker those after its own last message.
 func (g *groupConversation) checkBadges(ctx context.Context) error {
-	var head int64
+	var last int64
 	for _, message := range g.messages {
-		head = max(head, message.number)
+		last = max(last, message.number)
 	}
 	for i := range g.memberCount {
 		var data struct {
@@ -194,7 +194,7 @@ func (g *groupConversation) checkBadges(ctx context.Context) error {
 		if err := g.api.doGraphQL(ctx, g.token(i), everySourceQuery, nil, &data); err != nil {
 			return err
 		}
-		want := head
+		want := last
 		if i < g.senderCount {
 			want -= g.lastMessageNumberBySender[i]
 		}

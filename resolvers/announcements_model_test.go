@@ -78,13 +78,13 @@ type modelUser struct {
 	shownCursors                    []string               // that the lists have shown, for marks up to them
 }
 
-// recordVisit notes that the user visits or marks. For a new or forgotten user, everything up to the stamp head counts as read.
-func (u *modelUser) recordVisit(now time.Time, head uint64) {
+// recordVisit notes that the user visits or marks. For a new or forgotten user, everything up to the stamp last counts as read.
+func (u *modelUser) recordVisit(now time.Time, last uint64) {
 	if away := now.Add(-dormancy); u.hasSQLRows && u.lastReadAt.Before(away) && u.rowChangedAt.Before(away) {
 		u.hasSQLRows, u.clearStampByDot = false, map[string]uint64{}
 	}
 	if !u.hasSQLRows {
-		u.hasSQLRows, u.readPosition, u.dotsDismissedUpTo, u.rowChangedAt = true, head, head, now
+		u.hasSQLRows, u.readPosition, u.dotsDismissedUpTo, u.rowChangedAt = true, last, last, now
 	}
 }
 

@@ -58,16 +58,16 @@ func (upTo ReadUpTo) position(ctx context.Context, tx *sql.Tx, user services.Use
 		return a.Position, nil
 	}
 	// This read takes no lock: an announcement whose transaction is still open has a later stamp, and stays unread.
-	head, err := lastStamp(ctx, tx)
+	last, err := lastStamp(ctx, tx)
 	switch {
 	case upTo.Position == 0 && tx.EventMoment() != 0:
 		return pastStamp(tx.EventMoment()), err
 	case err != nil:
 		return 0, err
 	case upTo.Position == 0:
-		return head, nil
+		return last, nil
 	// The cursor of a page is never beyond the end. A position beyond it would mark announcements read before they are published.
-	case upTo.Position > head:
+	case upTo.Position > last:
 		return 0, services.Errorf(services.Invalid, "upTo: the cursor is beyond the end of the announcements")
 	}
 	return upTo.Position, nil

@@ -56,7 +56,7 @@ func (e *fakeSQL) LogAfter(_ context.Context, _ string, version uint64, _ int) (
 }
 
 // LastSequence returns the version of the newest entry. No entry is ever deleted, so oldest is 0.
-func (e *fakeSQL) LastSequence(context.Context, string) (head, oldest uint64, err error) {
+func (e *fakeSQL) LastSequence(context.Context, string) (last, oldest uint64, err error) {
 	return uint64(len(e.log)), 0, e.readError
 }
 

@@ -124,13 +124,13 @@ func wrongFieldValues(fields map[string]string) map[string][]string {
 		"V":    {"0", withLaterVersion(fields["V"]), strings.TrimSuffix(fields["V"], "0") + "1", strings.Replace(fields["V"], ";2;", ";3;", 1)},
 	}
 	for _, category := range services.Categories {
-		counts, head := "N"+string(category[:1]), "H"+string(category[:1])
+		counts, newest := "N"+string(category[:1]), "H"+string(category[:1])
 		if fields[counts] == rdb.InitialValue {
-			wrong[counts], wrong[head] = []string{"3;0;20484;1,0,0,0,0,0,0,0"}, []string{"3;0000000000009"}
+			wrong[counts], wrong[newest] = []string{"3;0;20484;1,0,0,0,0,0,0,0"}, []string{"3;0000000000009"}
 			continue
 		}
 		wrong[counts] = []string{"0", withLaterVersion(fields[counts]), fields[counts] + "1", strings.Replace(fields[counts], "1,0", "0,1", 1)}
-		wrong[head] = []string{"0", withLaterVersion(fields[head])}
+		wrong[newest] = []string{"0", withLaterVersion(fields[newest])}
 	}
 	return wrong
 }
@@ -160,8 +160,8 @@ func TestAuditRepairsEveryWrongField(t *testing.T) {
 				t.Errorf("%s = %q is right", field, value)
 			}
 			put := []any{"HSET", fmt.Sprintf("{u%d}:b", user), field, value}
-			if head := "H" + field[1:]; field[0] == 'N' && before.Fields[head] == "" { // without the head the document would be incomplete
-				put = append(put, head, "3;0000000000009")
+			if newest := "H" + field[1:]; field[0] == 'N' && before.Fields[newest] == "" { // without the newest the document would be incomplete
+				put = append(put, newest, "3;0000000000009")
 			}
 			w.RedisServer.Do(put...)
 			runLap(w, a)

@@ -31,24 +31,24 @@ func (e Entry) ChangedAt() time.Time {
 var (
 	// The row of the last sequence is the lock of its log: an entry gets its version only when the entry before it is committed
 	// or rolled back.
-	raiseSequence = sql.NewStatement("raise a log's head", `INSERT INTO log_heads AS h (kind, head) VALUES ($1, 1)
+	raiseSequence = sql.NewStatement("raise a log's last sequence", `INSERT INTO log_heads AS h (kind, head) VALUES ($1, 1)
 		ON CONFLICT (kind) DO UPDATE SET head = h.head + 1 RETURNING head`)
 
 	// A kind without entries has no row to lock. Then makeSequence makes the row.
-	lockSequence = sql.NewStatement("lock a log's head", `SELECT head FROM log_heads WHERE kind = $1 {for update}`)
+	lockSequence = sql.NewStatement("lock a log's last sequence", `SELECT head FROM log_heads WHERE kind = $1 {for update}`)
 
-	makeSequence = sql.NewStatement("make a log's head", `INSERT INTO log_heads (kind, head) VALUES ($1, 0) ON CONFLICT (kind) DO NOTHING`)
+	makeSequence = sql.NewStatement("make a log's last sequence", `INSERT INTO log_heads (kind, head) VALUES ($1, 0) ON CONFLICT (kind) DO NOTHING`)
 
 	// In a batch a function first runs with an assumed last sequence, see sql/together.go, so another function may have taken the version.
 	// That is no error of the statement: an error would abort the batch for every function after this one.
 	insertLog = sql.NewStatement("append to the log", `INSERT INTO log (kind, ver, at_us, key, payload) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (kind, ver) DO NOTHING`)
 
-	lastSequences = sql.NewStatement("read the logs' heads", `SELECT kind, head FROM log_heads`)
+	lastSequences = sql.NewStatement("read the logs' last sequences", `SELECT kind, head FROM log_heads`)
 
 	logAfter = sql.NewStatement("read the log", `SELECT ver, at_us, key, payload FROM log WHERE kind = $1 AND ver > $2 ORDER BY ver LIMIT $3`)
 
-	lastSequence = sql.NewStatement("read a log's head", `SELECT head, COALESCE((SELECT min(ver) FROM log WHERE log.kind = log_heads.kind), 0)
+	lastSequence = sql.NewStatement("read a log's last sequence", `SELECT head, COALESCE((SELECT min(ver) FROM log WHERE log.kind = log_heads.kind), 0)
 		FROM log_heads WHERE kind = $1`)
 
 	// This selects, for each kind, the last sequence and the first entry that is young enough to stay; NULL if all are old.

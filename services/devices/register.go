@@ -42,13 +42,13 @@ func (s *Service) Register(ctx context.Context, user services.UserID, d NewDevic
 	}
 	// Changes from before the registration do not alert. A change between this read and the commit does alert, which is the safe
 	// side.
-	head, _, err := s.cfg.Stream.Head(ctx)
+	last, _, err := s.cfg.Stream.LastPosition(ctx)
 	if err != nil {
 		return Registration{}, err
 	}
 	hash, done := hashOf(d.Endpoint, d.P256dh, d.Auth), Registration{}
 	err = s.db.Write(ctx, func(tx *sql.Tx) (err error) {
-		done, err = s.register(ctx, tx, user, d, hash, at.Host, head)
+		done, err = s.register(ctx, tx, user, d, hash, at.Host, last)
 		return err
 	})
 	if err != nil {
@@ -64,9 +64,9 @@ func (s *Service) Register(ctx context.Context, user services.UserID, d NewDevic
 	return done, nil
 }
 
-// register writes a registration, under a lock of the user and of the device. head is the end of the change stream as it was read
+// register writes a registration, under a lock of the user and of the device. last is the end of the change stream as it was read
 // before the transaction.
-func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID, d NewDevice, hash, service string, head uint64) (done Registration, err error) {
+func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID, d NewDevice, hash, service string, last uint64) (done Registration, err error) {
 	done.ID = idOf(user, hash)
 	var number services.UserID
 	if found, err := tx.One(ctx, lockUser, []any{user}, &number); err != nil || !found { // the lock orders the registrations of a user
@@ -93,7 +93,7 @@ func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID
 	if _, err = tx.Run(ctx, dropFormer, user, d.Endpoint, hash); err != nil {
 		return done, err
 	}
-	if _, err = tx.Run(ctx, putDevice, hash, user, d.Endpoint, service, d.P256dh, d.Auth, s.cfg.Keys.Public, d.Name, d.Silent, tx.Now, int64(0), int64(head)); err != nil {
+	if _, err = tx.Run(ctx, putDevice, hash, user, d.Endpoint, service, d.P256dh, d.Auth, s.cfg.Keys.Public, d.Name, d.Silent, tx.Now, int64(0), int64(last)); err != nil {
 		return done, err
 	}
 	_, err = tx.Run(ctx, dropOldest, user, MaxDevices)

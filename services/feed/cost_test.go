@@ -74,7 +74,7 @@ func TestPublishingCostsTheSameWhoeverPublishes(t *testing.T) {
 	if len(ofSmall) == 0 || !slices.Equal(ofSmall, ofBig) {
 		t.Errorf("with 10 followers SQL is asked %q, with 100,000 %q", ofSmall, ofBig)
 	}
-	logged := []string{"raise a log's head", "append to the log", "set the version of an author's pulled posts"}
+	logged := []string{"raise a log's last sequence", "append to the log", "set the version of an author's pulled posts"}
 	pulled := slices.DeleteFunc(slices.Clone(ofHuge), func(name string) bool { return slices.Contains(logged, name) })
 	if !slices.Equal(pulled, ofSmall) || len(ofHuge) != len(ofSmall)+len(logged) {
 		t.Errorf("of a huge author SQL is asked %q, of a small one %q", ofHuge, ofSmall)

@@ -123,8 +123,8 @@ func TestShowsAreLocked(t *testing.T) {
 		show := aShow(9, 1, ShowLive, 0)
 		b.addShows(show)
 		b.MustWrite(func(tx *sql.Tx) error {
-			head, err := changelog.LockLog(b.Ctx, tx, ChangelogKind)
-			sqltest.Equal(b.T, head, uint64(0))
+			last, err := changelog.LockLog(b.Ctx, tx, ChangelogKind)
+			sqltest.Equal(b.T, last, uint64(0))
 			sqltest.Equal(b.T, sqltest.Must(lockShow(b.Ctx, tx, 9))(b.T), show)
 			sqltest.Equal(b.T, sqltest.Must(lockShowShared(b.Ctx, tx, 9))(b.T), show)
 			_, missing := lockShow(b.Ctx, tx, 10)
@@ -135,8 +135,8 @@ func TestShowsAreLocked(t *testing.T) {
 		})
 		b.appendLogEntry("a")
 		b.MustWrite(func(tx *sql.Tx) error {
-			head, err := changelog.LockLog(b.Ctx, tx, ChangelogKind)
-			sqltest.Equal(b.T, head, uint64(1))
+			last, err := changelog.LockLog(b.Ctx, tx, ChangelogKind)
+			sqltest.Equal(b.T, last, uint64(1))
 			return err
 		})
 		sqltest.Equal(b.T, b.appendLogEntry("b"), uint64(2))

@@ -196,12 +196,12 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 	return true
 }
 
-// load fills the cache anew from the facts. The order of the reads keeps the result complete while others write. The log's head was read
-// first: later entries may already be in the loaded state, and then change nothing. The hosts' versions are read before the shows: if a
-// show goes live in between, its host's count is newer than the version, and is notified again when the log brings the newer version.
-// Active shows come before ended ones, because an active show may end in between. Former positions come last, so they are never older
-// than the shows. The new state is built apart and installed in one step: readers see the former one until then, and a failed load
-// changes nothing.
+// load fills the cache anew from the facts. The order of the reads keeps the result complete while others write. The log's last
+// sequence was read first: later entries may already be in the loaded state, and then change nothing. The hosts' versions are read
+// before the shows: if a show goes live in between, its host's count is newer than the version, and is notified again when the log
+// brings the newer version. Active shows come before ended ones, because an active show may end in between. Former positions come last,
+// so they are never older than the shows. The new state is built apart and installed in one step: readers see the former one until
+// then, and a failed load changes nothing.
 func (m *Memory) load(ctx context.Context) error {
 	since := m.clock.Now().Add(-m.historyHorizon)
 	state := newShowState()

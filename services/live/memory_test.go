@@ -96,9 +96,9 @@ func (s *fakeShowSQL) appendEntry(key string, entry any) {
 }
 
 // LastSequence returns the newest version of the log. A load of the cache begins with this call.
-func (s *fakeShowSQL) LastSequence(context.Context, string) (head, oldest uint64, err error) {
+func (s *fakeShowSQL) LastSequence(context.Context, string) (last, oldest uint64, err error) {
 	s.loadCount++
-	s.beforeRead("head")
+	s.beforeRead("last sequence")
 	return s.newestVersion, 0, s.readError
 }
 
@@ -362,7 +362,7 @@ func TestShowsCatchUpToARequestedVersion(t *testing.T) {
 	}
 	version = s.start(1, 3).Version
 	if err := m.Shows.catchUp(t.Context(), version+1); services.CodeOf(err) != services.Invalid || m.Shows.Version() != version {
-		t.Errorf("at %d, and beyond the head: %v", m.Shows.Version(), err)
+		t.Errorf("at %d, and beyond the last sequence: %v", m.Shows.Version(), err)
 	}
 	s.readError = errors.New("away")
 	if err := m.Shows.catchUp(t.Context(), version); err != nil {

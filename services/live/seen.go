@@ -52,7 +52,7 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *st
 	}, nil
 }
 
-// selectBoardVersionBefore reads the newest version (head) of the log of shows, and the lowest LiveVersion of the running shows that
+// selectBoardVersionBefore reads the last sequence of the log of shows, and the lowest LiveVersion of the running shows that
 // started after a time. Only running shows count in badges, so the others do not matter. A show that started before the time still
 // counts if its start was logged after the start of one of these shows. The conditions on host and on status < 2 make the query a range
 // of the index shows_active: SQLite uses a partial index only if the query repeats its condition.

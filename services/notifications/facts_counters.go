@@ -128,10 +128,10 @@ func lockCounters(ctx context.Context, tx *sql.Tx, named []counter) (*lockedCoun
 
 // save writes the changes of the counters and reads their states.
 func (b *lockedCounters) save(ctx context.Context) ([]categoryState, error) {
-	var heads, marks sql.RowsParameter
+	var recipients, marks sql.RowsParameter
 	for recipient, h := range b.recipients {
 		if h.changed {
-			heads = append(heads, []any{recipient, h.lastPosition, h.markGeneration, h.lastMarkNumber, h.undoableMarkMicros})
+			recipients = append(recipients, []any{recipient, h.lastPosition, h.markGeneration, h.lastMarkNumber, h.undoableMarkMicros})
 		}
 	}
 	for _, key := range b.sorted {
@@ -147,7 +147,7 @@ func (b *lockedCounters) save(ctx context.Context) ([]categoryState, error) {
 	for _, change := range []struct {
 		sql.Statement
 		sql.RowsParameter
-	}{{updateRecipientRows, heads}, {updateCounterRows, marks}} {
+	}{{updateRecipientRows, recipients}, {updateCounterRows, marks}} {
 		if len(change.RowsParameter) > 0 {
 			if _, err := b.tx.Run(ctx, change.Statement, change.RowsParameter); err != nil {
 				return nil, err

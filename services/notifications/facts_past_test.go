@@ -127,9 +127,9 @@ func TestALateCauseLeavesANotificationUnread(t *testing.T) {
 				b.insertPosts(1, 5, 6)
 				liked := func(post services.PostID, liker services.UserID) services.PostID {
 					b.like(post, liker)
-					head := b.applyCauses(newLikeCause(post, liker))[0].NewestShown
+					newest := b.applyCauses(newLikeCause(post, liker))[0].NewestShown
 					b.Clock.Advance(time.Second)
-					return head
+					return newest
 				}
 				places := []services.PostID{liked(5, 2), liked(5, 3)}
 				moments := services.NewIDClock(b.Clock, 1)

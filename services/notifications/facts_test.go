@@ -92,8 +92,8 @@ func newLikeCause(subject services.PostID, actor services.UserID) Cause {
 }
 
 // stateWithUnseenToday is the state of the likes of user 1, with some unseen groups of today and no others.
-func (b *testStore) stateWithUnseenToday(version uint64, head, seen services.PostID, groups int) categoryState {
-	return categoryState{Recipient: 1, Category: likeCategory, Version: version, NewestShown: head, SeenTo: seen,
+func (b *testStore) stateWithUnseenToday(version uint64, newest, seen services.PostID, groups int) categoryState {
+	return categoryState{Recipient: 1, Category: likeCategory, Version: version, NewestShown: newest, SeenTo: seen,
 		NewestDay: b.Clock.Now().Unix() / 86400, UnseenByDay: [8]int{groups}}
 }
 

@@ -82,7 +82,7 @@ func (c *Projections) UpdateNextMessageExpiry(ctx context.Context, users []servi
 }
 
 // membershipText prints a state as the scripts take it: NewestMessageNumber, ReadUpTo, UnreadAdjustment, Version, Mentions,
-// CountedOnReadVersion and the flags, between commas. The scripts call them head, base, k, version, mentions, way and flags. If
+// CountedOnReadVersion and the flags, between commas. The scripts call them last, base, k, version, mentions, way and flags. If
 // messages leave the count because of their age, ExpiredAsOfDay and NextExpiryDay follow.
 func membershipText(state services.Membership) string {
 	text := make([]byte, 0, 64)

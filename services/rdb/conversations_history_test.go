@@ -146,32 +146,32 @@ func (w *conversationsWorld) readStates(user services.UserID) (states []services
 func (w *conversationsWorld) runRandomEvent() error {
 	id, user := services.ConversationID(1+w.random.IntN(2)), w.people[w.random.IntN(3)]
 	t := w.conversations[id]
-	row, head := t.memberStates[user], int64(len(t.messages))
+	row, last := t.memberStates[user], int64(len(t.messages))
 	switch action := w.random.IntN(24); {
 	case action < 5 && !row.HasLeft:
 		t.messages = append(t.messages, modelMessage{author: user, mentioned: w.people[w.random.IntN(3)]})
 		for other, state := range t.memberStates {
-			if mentioned := t.messages[head].mentioned; other == mentioned && other != user && !state.HasLeft {
+			if mentioned := t.messages[last].mentioned; other == mentioned && other != user && !state.HasLeft {
 				state.Mentions++
 				state.Version++
 			}
 		}
-		t.setReadPosition(row, head+1)
+		t.setReadPosition(row, last+1)
 		w.queueStates(id, w.people...)
-	case action < 8 && !row.HasLeft && head > 0:
-		if to := 1 + w.random.Int64N(head); to > row.ReadUpTo {
+	case action < 8 && !row.HasLeft && last > 0:
+		if to := 1 + w.random.Int64N(last); to > row.ReadUpTo {
 			t.setReadPosition(row, to)
 			w.queueStates(id, user)
 		}
 	case action == 8 && !row.HasLeft:
-		t.setReadPosition(row, w.random.Int64N(head+1))
+		t.setReadPosition(row, w.random.Int64N(last+1))
 		w.queueStates(id, user)
-	case action == 9 && head > 0:
-		w.recallMessage(id, w.random.Int64N(head))
+	case action == 9 && last > 0:
+		w.recallMessage(id, w.random.Int64N(last))
 	case action == 10:
 		row.HasLeft, row.IsOpen = !row.HasLeft, false
 		if !row.HasLeft {
-			t.setReadPosition(row, head)
+			t.setReadPosition(row, last)
 		}
 		row.Version++
 		w.queueStates(id, user)
@@ -181,7 +181,7 @@ func (w *conversationsWorld) runRandomEvent() error {
 		w.queueStates(id, user)
 	case action == 12 && !row.HasLeft:
 		row.IsOpen = !row.IsOpen
-		t.setReadPosition(row, head)
+		t.setReadPosition(row, last)
 		w.queueStates(id, user)
 	case action == 13:
 		t.countedOnRead, t.countedOnReadVersion = !t.countedOnRead, t.countedOnReadVersion+1
@@ -296,10 +296,10 @@ func (w *conversationsWorld) checkUnreadSums() error {
 		}
 		unread := 0
 		for _, text := range states {
-			var head, base, k, version, mentions, way int
+			var last, base, k, version, mentions, way int
 			var flags string
-			if n, _ := fmt.Sscanf(text, "%d,%d,%d,%d,%d,%d,%s", &head, &base, &k, &version, &mentions, &way, &flags); n == 6 {
-				unread += head - base + k
+			if n, _ := fmt.Sscanf(text, "%d,%d,%d,%d,%d,%d,%s", &last, &base, &k, &version, &mentions, &way, &flags); n == 6 {
+				unread += last - base + k
 			} else if slices.Contains([]string{"m", "mr"}, flags) {
 				unread += mentions
 			}

@@ -51,7 +51,7 @@ func TestANegativeCountIsReportedAndShownAsZero(t *testing.T) {
 		for what, state := range map[string]services.Membership{
 			"read further than there are messages": {NewestMessageNumber: 2, ReadUpTo: 5},
 			"fewer mentions than none":             {NewestMessageNumber: 5, ReadUpTo: 5, Mentions: -1},
-			"a head before the first":              {NewestMessageNumber: -4},
+			"a last number before the first": {NewestMessageNumber: -4},
 		} {
 			v.deleteKeys(inboxKey(reader), DocumentKey(reader), conversationsKey(reader))
 			v.buildFromFacts(FeedFacts{})
@@ -89,7 +89,7 @@ func conversationBugs() map[string]clienttest.Bug[*conversationsWorld] {
 	put := conversationsPut
 	return map[string]clienttest.Bug[*conversationsWorld]{
 		"the older row wins":         {Scripts: clienttest.ReplaceInScript(put, "return a.version > b.version end", "return true end")},
-		"a head that falls":          {Scripts: clienttest.ReplaceInScript(put, "math.max(old.head, new.head)", "new.head")},
+		"a last number that falls": {Scripts: clienttest.ReplaceInScript(put, "math.max(old.last, new.last)", "new.last")},
 		"the older way wins":         {Scripts: clienttest.ReplaceInScript(put, "new.way > old.way", "true")},
 		"a sum that adds":            {Scripts: clienttest.ReplaceInScript(put, "sum + unread1 - unread0", "sum + unread1")},
 		"mentions that add":          {Scripts: clienttest.ReplaceInScript(put, "mentioned + mentions1 - mentions0", "mentioned + mentions1")},
@@ -100,7 +100,7 @@ func conversationBugs() map[string]clienttest.Bug[*conversationsWorld] {
 		"muted and counted":          {Scripts: clienttest.ReplaceInScript(put, "if flagged(f, 'm')", "if false")},
 		"inside and counted":         {Scripts: clienttest.ReplaceInScript(put, " or flagged(f, 'i')", "")},
 		"left and counted":           {Scripts: clienttest.ReplaceInScript(put, "flagged(f, 'l') or ", "")},
-		"no correction":              {Scripts: clienttest.ReplaceInScript(put, "f.head - f.base + f.k,", "f.head - f.base,")},
+		"no correction":              {Scripts: clienttest.ReplaceInScript(put, "f.last - f.base + f.k,", "f.last - f.base,")},
 		"read and then marked":       {Work: func(w *conversationsWorld) { w.readsFactsEarly = true }},
 		"what was left forgotten":    {Work: func(w *conversationsWorld) { w.omitsLeftConversations = true }, Known: 65},
 		"a place that ignores k":     {Scripts: clienttest.ReplaceInScript(put, "f.base - f.k", "f.base"), Known: 17},

@@ -68,7 +68,7 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]comparison, err
 	if err != nil {
 		return nil, err
 	}
-	_, began, err := s.Head(ctx)
+	_, began, err := s.LastPosition(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -177,14 +177,14 @@ func (s *Service) writeChanges(ctx context.Context, found []comparison) error {
 				written++
 			}
 		}
-		// The head (see raiseHead) is raised first, because its row is the lock: a node that is not the writer any more gets an error before
-		// it writes anything.
-		head, err := takePositions(ctx, tx, s.leaseToken, written)
+		// The last position is raised first (see raiseLastPosition), because its row is the lock: a node that is not the writer any
+		// more gets an error before it writes anything.
+		last, err := takePositions(ctx, tx, s.leaseToken, written)
 		if err != nil {
 			return err
 		}
-		// The changes of this batch have the positions up to head, in the order of found.
-		seq := head - uint64(written)
+		// The changes of this batch have the positions up to last, in the order of found.
+		seq := last - uint64(written)
 		var changes [][]any
 		var settled, delayed sql.RowsParameter
 		users := make([]services.UserID, len(found))

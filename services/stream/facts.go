@@ -39,20 +39,20 @@ var (
 
 	// until_us goes by the database's clock, so that the clocks of nodes do not matter. began_at is set once: older items alert
 	// nobody.
-	leaseHead = sql.NewStatement("become the writer of the change stream", `UPDATE stream_head
+	leaseWriter = sql.NewStatement("become the writer of the change stream", `UPDATE stream_head
 		SET token = $1, until_us = {database clock} + $2, began_at = CASE WHEN began_at = 0 THEN {database clock} ELSE began_at END
 		WHERE name = 'changes' AND (token = $1 OR until_us < {database clock})`)
 
-	resignHead = sql.NewStatement("resign as the writer of the change stream", `UPDATE stream_head SET until_us = 0 WHERE name = 'changes' AND token = $1`)
+	resignWriter = sql.NewStatement("resign as the writer of the change stream", `UPDATE stream_head SET until_us = 0 WHERE name = 'changes' AND token = $1`)
 
-	// No position so far is greater than the head. The head follows the clock, so that versions rise also after a backup is restored. No
-	// row means that the token is not the writer's any more. The update locks the row, so positions are committed in their order, and none
-	// is committed after a reader has read a greater one.
-	raiseHead = sql.NewStatement("raise the head of the change stream", `UPDATE stream_head
+	// No position so far is greater than head, the last position. It follows the clock, so that versions rise also after a backup is
+	// restored. No row means that the token is not the writer's any more. The update locks the row, so positions are committed in their
+	// order, and none is committed after a reader has read a greater one.
+	raiseLastPosition = sql.NewStatement("raise the last position of the change stream", `UPDATE stream_head
 		SET head = CASE WHEN head < $2 THEN $2 ELSE head END + $3 WHERE name = 'changes' AND token = $1 RETURNING head`)
 
 	// No position so far is greater than head. began_at is when a node first became the writer.
-	readHead = sql.NewStatement("read the head of the change stream", `SELECT head, began_at FROM stream_head WHERE name = 'changes'`)
+	readLastPosition = sql.NewStatement("read the last position of the change stream", `SELECT head, began_at FROM stream_head WHERE name = 'changes'`)
 
 	// slow_after is the last user that the slow lap has visited, and slow_began_at is when the lap began.
 	readSlowLap = sql.NewStatement("read the slow lap of the change stream", `SELECT slow_after, slow_began_at FROM stream_head WHERE name = 'changes'`)
@@ -124,7 +124,7 @@ func (s *Service) Lag(ctx context.Context) (waiting int, oldest time.Duration, e
 // takeLease makes the holder of a token the writer, unless another node is the writer. Calling it again prolongs the lease.
 func takeLease(ctx context.Context, db *sql.DB, token string, lease time.Duration) (leads bool, err error) {
 	err = db.Write(ctx, func(tx *sql.Tx) error {
-		n, err := tx.Run(ctx, leaseHead, token, lease.Microseconds())
+		n, err := tx.Run(ctx, leaseWriter, token, lease.Microseconds())
 		leads = n > 0
 		return err
 	})
@@ -134,7 +134,7 @@ func takeLease(ctx context.Context, db *sql.DB, token string, lease time.Duratio
 // resign ends the lease of a token now.
 func resign(ctx context.Context, db *sql.DB, token string) error {
 	return db.Write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.Run(ctx, resignHead, token)
+		_, err := tx.Run(ctx, resignWriter, token)
 		return err
 	})
 }
@@ -142,14 +142,14 @@ func resign(ctx context.Context, db *sql.DB, token string) error {
 // errLeaseLost is the error of a writer whose lease another node has taken. It rolls the transaction back.
 var errLeaseLost = services.Errorf(services.Unavailable, "another node writes the change stream")
 
-// takePositions takes n positions, the last of which is head. If n is 0 it takes none, and the head may rise all the same. The lock
-// of the head's row is held until the transaction ends.
-func takePositions(ctx context.Context, tx *sql.Tx, token string, n int) (head uint64, err error) {
-	found, err := tx.One(ctx, raiseHead, []any{token, tx.Now, n}, &head)
+// takePositions takes n positions, and returns the last position. If n is 0 it takes none, and the last position may rise all the same.
+// The lock of its row is held until the transaction ends.
+func takePositions(ctx context.Context, tx *sql.Tx, token string, n int) (last uint64, err error) {
+	found, err := tx.One(ctx, raiseLastPosition, []any{token, tx.Now, n}, &last)
 	if err == nil && !found {
 		err = errLeaseLost
 	}
-	return head, err
+	return last, err
 }
 
 // readSlowLapPlace reads how far the slow lap has come.
@@ -168,15 +168,15 @@ func moveSlowLap(ctx context.Context, tx *sql.Tx, token string, to slowLapPlace)
 	return err
 }
 
-// Head reads the head of the stream: no change that is written so far has a greater position. began is when a node first became the
-// writer, the zero time if none did.
-func (s *Service) Head(ctx context.Context) (head uint64, began time.Time, err error) {
+// LastPosition reads the last position of the stream: no change that is written so far has a greater one. began is when a node first
+// became the writer, the zero time if none did.
+func (s *Service) LastPosition(ctx context.Context) (last uint64, began time.Time, err error) {
 	var us int64
-	_, err = s.db.One(ctx, readHead, nil, &head, &us)
+	_, err = s.db.One(ctx, readLastPosition, nil, &last, &us)
 	if us > 0 {
 		began = sql.FromMicros(us)
 	}
-	return head, began, err
+	return last, began, err
 }
 
 // HasWriter reports whether a node writes the stream at the moment.

@@ -59,17 +59,17 @@ func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err erro
 	if err := s.needStream(ctx); err != nil {
 		return "", err
 	}
-	// Read the head before the endpoint exists: a change in between is sent to the endpoint, which is the safe side.
-	head, _, err := s.cfg.Stream.Head(ctx)
+	// Read the last position before the endpoint exists: a change in between is sent to the endpoint, which is the safe side.
+	last, _, err := s.cfg.Stream.LastPosition(ctx)
 	if err != nil {
 		return "", err
 	}
-	from := head
+	from := last
 	if e.FromStart {
 		from = 0
 	}
 	text = newSecret()
-	err = s.db.Write(ctx, func(tx *sql.Tx) error { return add(ctx, tx, e, text, head, from) })
+	err = s.db.Write(ctx, func(tx *sql.Tx) error { return add(ctx, tx, e, text, last, from) })
 	if err != nil {
 		return "", err
 	}
@@ -78,9 +78,9 @@ func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err erro
 	return text, nil
 }
 
-// add inserts an endpoint. head is the end of the change stream as it was read before the transaction, and from is the position at
+// add inserts an endpoint. last is the end of the change stream as it was read before the transaction, and from is the position at
 // which the endpoint begins.
-func add(ctx context.Context, tx *sql.Tx, e NewEndpoint, secretText string, head, from uint64) error {
+func add(ctx context.Context, tx *sql.Tx, e NewEndpoint, secretText string, last, from uint64) error {
 	count := 0
 	if _, err := tx.One(ctx, countWebhooks, nil, &count); err != nil {
 		return err
@@ -89,10 +89,10 @@ func add(ctx context.Context, tx *sql.Tx, e NewEndpoint, secretText string, head
 		return services.Errorf(services.Conflict, "at most %d webhooks are allowed", maxEndpoints)
 	}
 	tx.EnforceLimit(endpointLimit, 0, maxEndpoints)
-	// head becomes since: no change up to it alerts, even for an endpoint that begins at 0, because everybody's present state is not
+	// last becomes since: no change up to it alerts, even for an endpoint that begins at 0, because everybody's present state is not
 	// new.
 	added, err := tx.Run(ctx, insertWebhook, e.Name, e.URL, secretsText([]secret{{Text: secretText}}), e.Filter.OnlyAway, e.Filter.OnlyTotals,
-		strings.Join(e.Filter.Sources, ","), int64(head), int64(from), tx.Now)
+		strings.Join(e.Filter.Sources, ","), int64(last), int64(from), tx.Now)
 	if err == nil && added == 0 {
 		err = services.Errorf(services.Conflict, "name: there is a webhook %s already", services.Quote(e.Name))
 	}

@@ -114,10 +114,10 @@ type roomPerson struct {
 	mentioningSequences []int // sequences of messages that mention them
 }
 
-// countUnread counts the person's unread messages, and those that mention the person. head is the sequence of the newest message.
-func (p *roomPerson) countUnread(head int) (unread, mentions int) {
+// countUnread counts the person's unread messages, and those that mention the person. last is the sequence of the newest message.
+func (p *roomPerson) countUnread(last int) (unread, mentions int) {
 	after := func(numbers []int) int { return len(numbers) - sort.SearchInts(numbers, p.readUpTo+1) }
-	return head - p.readUpTo - after(p.ownMessageSequences), after(p.mentioningSequences)
+	return last - p.readUpTo - after(p.ownMessageSequences), after(p.mentioningSequences)
 }
 
 // replayedRoom replays the log to a conversation through the mutation ingest, in batches, and keeps a model of each user to compare with.

@@ -24,9 +24,9 @@ for k = 2, #ARGV, 2 do
       return { 0 }
     end
     unread0, mentions0, place0 = adds(old)
-    local head0, version0, base0, left0 = old.head, old.version, old.base, flagged(old, 'l')
+    local last0, version0, base0, left0 = old.last, old.version, old.base, flagged(old, 'l')
     new, changed = merged(old, new, text, changed)
-    listed = listed or (new.head > head0 or new.version > version0 or new.base ~= base0) and not (left0 and flagged(new, 'l'))
+    listed = listed or (new.last > last0 or new.version > version0 or new.base ~= base0) and not (left0 and flagged(new, 'l'))
   else
     count = count + 1
     listed = listed or not flagged(new, 'l')
