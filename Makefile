@@ -46,7 +46,7 @@ lint: ## gofmt, go vet, staticcheck (the version that go.mod pins), a build for 
 	go tool staticcheck ./...
 	CGO_ENABLED=0 GOOS=windows go build -o /dev/null .
 
-generate: ## make Go and docs/schema.md of graph/*.graphqls, and Go of the schema of the bench's peer
+generate: ## make Go and docs/schema.md of graph/*.graphqls, and Go of the schema of the bench's baseline
 	go run ./graph/generate
 	page=$$(mktemp); trap 'rm -f "$$page"' EXIT; go run . schema --markdown > "$$page" && cat "$$page" > docs/schema.md
 	cd bench/peers/gqlgen && go tool gqlgen generate
@@ -78,7 +78,7 @@ clients: ## build @tidings/client and prove it with Apollo, urql, Relay and Reac
 release: ## build the archives for all systems, with checksums, into dist (VERSION=v1.2.3 stamps another version)
 	go run ./deploy/release -version "$(VERSION)" -out dist
 
-bench: ## measure against the peers and write bench/RESULTS.md and its charts (needs redis-server, node and npm; npm fetches Bun)
+bench: ## measure against the baselines and write bench/RESULTS.md and its charts (needs redis-server, node and npm; npm fetches Bun)
 	go run ./bench
 
 install: ## install what the tests need (as root on Debian), or say what is missing

@@ -52,13 +52,13 @@ func TestAChartOfAReport(t *testing.T) {
 	if err := newReportWithAllLines().writeMarkdown(&report); err != nil {
 		t.Fatal(err)
 	}
-	c := chart{"c.svg", "Badges & more", "a second", "per second", "badge query", []bar{{"ours", "Tidings"}, {"theirs", "a peer"}}}
+	c := chart{"c.svg", "Badges & more", "a second", "per second", "badge query", []bar{{"ours", "Tidings"}, {"theirs", "a baseline"}}}
 	svg, err := c.drawSVG(tableRows(report.String(), detailTableHead))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(svg, "<title>Badges &amp; more: a second. Tidings 3,000</title>") || strings.Contains(svg, "a peer") {
-		t.Errorf("a chart with one bar and no peer is wanted:\n%s", svg)
+	if !strings.Contains(svg, "<title>Badges &amp; more: a second. Tidings 3,000</title>") || strings.Contains(svg, "a baseline") {
+		t.Errorf("a chart with one bar and no baseline is wanted:\n%s", svg)
 	}
 	for decoder := xml.NewDecoder(strings.NewReader(svg)); ; {
 		if _, err := decoder.Token(); errors.Is(err, io.EOF) {

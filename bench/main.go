@@ -1,4 +1,4 @@
-// Package main is the benchmark: it measures Tidings against peers and floors on the same machine, in the same run, and writes
+// Package main is the benchmark: it measures Tidings against baselines and floors on the same machine, in the same run, and writes
 // bench/RESULTS.md.
 //
 // Programs take turns, round by round, on the same Redis data, and give the same answers, which is checked first; figures are
@@ -45,7 +45,7 @@ type options struct {
 	turnSeconds              float64  // the length of a turn, in seconds
 	connections              int      // how many connections the load generator keeps busy
 	socketCount              int      // how many sockets the row sockets opens
-	mercuriusProcesses       int      // how many processes the Mercurius peer has
+	mercuriusProcesses       int      // how many processes the Mercurius baseline has
 	selectedRows             []string // the rows to measure
 	followsPath, resultsPath string   // the files of --follows and --results
 	profilesFolder           string   // for profiles of our server; "" for none
@@ -113,7 +113,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.Float64Var(&o.turnSeconds, "seconds", 4, "how long a turn takes")
 	flags.IntVar(&o.connections, "connections", 32, "how many connections ask at a time")
 	flags.IntVar(&o.socketCount, "sockets", 10_000, "how many sockets are open at a time")
-	flags.IntVar(&o.mercuriusProcesses, "mercurius-processes", 1, "how many processes the Mercurius peer has")
+	flags.IntVar(&o.mercuriusProcesses, "mercurius-processes", 1, "how many processes the Mercurius baseline has")
 	flags.StringVar(&o.followsPath, "follows", defaultFollowsFile, "the `file` to import: rows of two people who follow each other")
 	flags.StringVar(&o.profilesFolder, "profiles", "", "a `folder` for a profile of our server in the busiest second of each row; no results are written, because profiling takes time")
 	flags.StringVar(&o.resultsPath, "results", resultsFile, "the `file` to write; - writes none")
@@ -171,7 +171,7 @@ type bench struct {
 	redis           *redis.Client // a client of the run's own Redis
 	redisPID        int           // the process of that Redis
 	redisURL        string
-	seededUsersFile string            // the seeded users, for the peers
+	seededUsersFile string            // the seeded users, for the baselines
 	userIDByKey     map[string]uint32 // key -> user ID
 	luaScriptTimes  luaScriptTimes    // the times of Lua scripts so far
 	report          *report
@@ -256,7 +256,7 @@ func (b *bench) measureSelectedRows(ctx context.Context) error {
 		wanted  bool
 		measure func(context.Context) error
 	}{
-		{"what the peers read", b.isRowSelected("badge") || b.isRowSelected("feed") || b.isRowSelected("operations") || b.isRowSelected("sockets"), b.prepareSharedData},
+		{"what the baselines read", b.isRowSelected("badge") || b.isRowSelected("feed") || b.isRowSelected("operations") || b.isRowSelected("sockets"), b.prepareSharedData},
 		{"queries", b.isRowSelected("badge") || b.isRowSelected("feed") || b.isRowSelected("operations"), b.measureQueries},
 		{"sockets", b.isRowSelected("sockets"), b.measureSockets},
 		{"crowd", b.isRowSelected("crowd"), b.measureMultiNodeSockets},

@@ -24,13 +24,13 @@ const (
 type program struct {
 	*process
 	address        string
-	controlAddress string     // where a peer serves POST /trigger, which sends one event to each of its sockets
+	controlAddress string     // where a baseline serves POST /trigger, which sends one event to each of its sockets
 	api            *apiClient // sends requests that are not measured
 }
 
-// buildPrograms compiles the server and the Go peer from the project's root.
+// buildPrograms compiles the server and the Go baseline from the project's root.
 func buildPrograms(ctx context.Context) error {
-	for _, target := range [][2]string{{"tidings", "."}, {"gqlgen-peer", "./bench/peers/gqlgen"}} {
+	for _, target := range [][2]string{{"tidings", "."}, {"gqlgen-baseline", "./bench/peers/gqlgen"}} {
 		if _, err := runForOutput(ctx, ".", "go", "build", "-o", filepath.Join(binFolder, target[0]), target[1]); err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func startProgram(ctx context.Context, folder, name, dir, path string, arguments
 	return &program{process: p, address: address, controlAddress: address, api: newAPIClient(address)}, nil
 }
 
-// startServer starts Tidings on the data and the Redis that the peers read.
+// startServer starts Tidings on the data and the Redis that the baselines read.
 func (b *bench) startServer(ctx context.Context) (*program, error) {
 	return b.sharedInstallation().start(ctx)
 }
@@ -88,7 +88,7 @@ type installation struct {
 	profiler                       *profiler // nil: no profiles are taken
 }
 
-// sharedInstallation returns the installation whose data in Redis the peers read too.
+// sharedInstallation returns the installation whose data in Redis the baselines read too.
 func (b *bench) sharedInstallation() installation {
 	return installation{b.dataFolder, b.redisURL, nodeName, b.profiler}
 }
@@ -156,7 +156,7 @@ func (p installation) deleteRedisData(ctx context.Context) error {
 	return errors.Join(client.FlushDB(ctx).Err(), client.Close())
 }
 
-// startMercurius starts the Node peer with a number of processes. npm fetches its packages if they are not there.
+// startMercurius starts the Node baseline with a number of processes. npm fetches its packages if they are not there.
 func (b *bench) startMercurius(ctx context.Context, processes int) (*program, error) {
 	if err := installMercurius(ctx, b.printProgress); err != nil {
 		return nil, err
@@ -166,10 +166,10 @@ func (b *bench) startMercurius(ctx context.Context, processes int) (*program, er
 	}, readyWhenListening)
 }
 
-// errNodeJSMissing means that a peer in JavaScript cannot run on this machine. It is not measured then.
+// errNodeJSMissing means that a baseline in JavaScript cannot run on this machine. It is not measured then.
 var errNodeJSMissing = errors.New("node and npm are not installed")
 
-// installMercurius lets npm fetch the packages of the Node peer if they are not there.
+// installMercurius lets npm fetch the packages of the Node baseline if they are not there.
 func installMercurius(ctx context.Context, say func(string, ...any)) error {
 	for _, name := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(name); err != nil {
@@ -179,12 +179,12 @@ func installMercurius(ctx context.Context, say func(string, ...any)) error {
 	if _, err := os.Stat(filepath.Join(mercuriusFolder, "node_modules", "mercurius")); err == nil {
 		return nil
 	}
-	say("fetching the packages of the Mercurius peer (npm ci)")
+	say("fetching the packages of the Mercurius baseline (npm ci)")
 	_, err := runForOutput(ctx, mercuriusFolder, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 	return err
 }
 
-// startBun starts the Bun peer. npm fetches its packages if they are not there.
+// startBun starts the Bun baseline. npm fetches its packages if they are not there.
 func (b *bench) startBun(ctx context.Context) (*program, error) {
 	path, err := installBun(ctx, b.printProgress)
 	if err != nil {
@@ -202,7 +202,7 @@ func installBun(ctx context.Context, say func(string, ...any)) (path string, err
 		if _, err := exec.LookPath("npm"); err != nil {
 			return "", errNodeJSMissing
 		}
-		say("fetching the packages of the Bun peer (npm ci)")
+		say("fetching the packages of the Bun baseline (npm ci)")
 		if _, err := runForOutput(ctx, bunFolder, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"); err != nil {
 			return "", err
 		}
@@ -231,9 +231,9 @@ func findBunBinary(folder string) string {
 	return ""
 }
 
-// startGqlgen starts the stock gqlgen peer.
+// startGqlgen starts the stock gqlgen baseline.
 func (b *bench) startGqlgen(ctx context.Context) (*program, error) {
-	return startProgram(ctx, b.dataFolder, "gqlgen", ".", filepath.Join(binFolder, "gqlgen-peer"), func(port string) []string {
+	return startProgram(ctx, b.dataFolder, "gqlgen", ".", filepath.Join(binFolder, "gqlgen-baseline"), func(port string) []string {
 		return []string{"-listen", "127.0.0.1:" + port, "-redis", b.redisURL, "-users", b.seededUsersFile}
 	}, readyWhenListening)
 }

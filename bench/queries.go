@@ -3,7 +3,7 @@ package main
 // countFields are the fields of a count that the operations select.
 const countFields = `{ value display inTotal precision asOf }`
 
-// The operations that are measured. Tidings and the peers get the same text.
+// The operations that are measured. Tidings and the baselines get the same text.
 const (
 	badgeQuery = `{ viewer { badges { version total ` + countFields + ` homeFeed ` + countFields +
 		` notifications { newest total ` + countFields + ` like ` + countFields + ` } } } }`

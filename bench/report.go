@@ -38,7 +38,7 @@ func (g goal) verdict(value float64) string {
 // resultLine is one line of the table of results: a measurement, or the reason why it failed.
 type resultLine struct {
 	measurement     string  // what was measured
-	reference       string  // what our figure is compared with: a peer or a limit
+	reference       string  // what our figure is compared with: a baseline or a limit
 	ourFigure       string  // our figure, as text
 	referenceFigure string  // the figure of the reference, as text
 	value           float64 // the value that the goal bounds: a ratio, or a figure of Tidings
@@ -105,7 +105,7 @@ type report struct {
 
 // The heads of the two tables: of results, and "Behind it".
 var (
-	resultTableHead = []string{"what", "peer or limit in the same run", "ours", "theirs", "result", "goal", "met"}
+	resultTableHead = []string{"what", "baseline or limit in the same run", "ours", "theirs", "result", "goal", "met"}
 	detailTableHead = []string{"what", "who", "per second", "p50", "p99", "server CPU each", "memory each", "spread", "rounds"}
 )
 

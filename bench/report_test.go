@@ -58,7 +58,7 @@ func newReportWithAllLines() *report {
 		machine: []string{"processor: Example", "Go: 1.26"}, command: "go run ./bench --rounds 2",
 		date: time.Date(2026, 1, 31, 9, 30, 0, 0, time.FixedZone("", 3600)),
 		resultLines: []resultLine{
-			{measurement: "badge query", reference: "(a) peer", ourFigure: "3,000/s", referenceFigure: "2,000/s", value: 1.5, unit: "x", goal: atLeast(1.5, ">= 1.5 x")},
+			{measurement: "badge query", reference: "(a) baseline", ourFigure: "3,000/s", referenceFigure: "2,000/s", value: 1.5, unit: "x", goal: atLeast(1.5, ">= 1.5 x")},
 			{measurement: "memory", reference: "x | y", ourFigure: "9.00 KB", value: 0.3, unit: "x", goal: atMost(0.25, "<= 0.25 x")},
 			{measurement: "board", reference: "badge query", goal: atLeast(0.5, ">= 0.5 x"), whyAbsent: "no board\nyet"},
 		},
@@ -92,9 +92,9 @@ Written by ` + "`go run ./bench --rounds 2`" + ` on 31 January 2026, 08:30 UTC. 
 
 Rates are answers or events a second, medians of the rounds. A result in "x" is a ratio of ours to theirs.
 
-| what | peer or limit in the same run | ours | theirs | result | goal | met |
+| what | baseline or limit in the same run | ours | theirs | result | goal | met |
 |---|---|---|---|---|---|---|
-| badge query | (a) peer | 3,000/s | 2,000/s | 1.50 x | >= 1.5 x | yes |
+| badge query | (a) baseline | 3,000/s | 2,000/s | 1.50 x | >= 1.5 x | yes |
 | memory | x \| y | 9.00 KB |  | 0.30 x | <= 0.25 x | no |
 | board | badge query |  |  | not measured: no board yet | >= 0.5 x |  |
 
@@ -149,18 +149,18 @@ func TestRateAndCPU(t *testing.T) {
 	}
 }
 
-func TestPeerThatIsNotThere(t *testing.T) {
+func TestBaselineThatIsNotThere(t *testing.T) {
 	b := &bench{}
-	absent, err := b.startPeer(t.Context(), func(context.Context) (*program, error) { return nil, errNodeJSMissing })
+	absent, err := b.startBaseline(t.Context(), func(context.Context) (*program, error) { return nil, errNodeJSMissing })
 	if err != nil || absent.program != nil || absent.whyAbsent != errNodeJSMissing.Error() {
 		t.Errorf("got %+v, %v", absent, err)
 	}
 	absent.stop()
 	broken := errors.New("broken")
-	if _, err := b.startPeer(t.Context(), func(context.Context) (*program, error) { return nil, broken }); !errors.Is(err, broken) {
+	if _, err := b.startBaseline(t.Context(), func(context.Context) (*program, error) { return nil, broken }); !errors.Is(err, broken) {
 		t.Errorf("any other error ends the run: %v", err)
 	}
-	bun, mercurius, all := b.addPeerContenders(badgeQuery, absent, absent, &contender{})
+	bun, mercurius, all := b.addBaselineContenders(badgeQuery, absent, absent, &contender{})
 	if bun != nil || mercurius != nil || len(all) != 1 {
 		t.Errorf("got %v, %v, %v", bun, mercurius, all)
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// prepareSharedData makes the users, posts and likes of the shared installation, and leaves in Redis all data that the peers read.
+// prepareSharedData makes the users, posts and likes of the shared installation, and leaves in Redis all data that the baselines read.
 func (b *bench) prepareSharedData(ctx context.Context) error {
 	server, err := b.startServer(ctx)
 	if err != nil {
@@ -56,12 +56,12 @@ func (b *bench) measureQueries(ctx context.Context) error {
 		return err
 	}
 	defer server.stop()
-	bun, err := b.startPeer(ctx, b.startBun)
+	bun, err := b.startBaseline(ctx, b.startBun)
 	if err != nil {
 		return err
 	}
 	defer bun.stop()
-	mercurius, err := b.startPeer(ctx, func(ctx context.Context) (*program, error) { return b.startMercurius(ctx, b.mercuriusProcesses) })
+	mercurius, err := b.startBaseline(ctx, func(ctx context.Context) (*program, error) { return b.startMercurius(ctx, b.mercuriusProcesses) })
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (b *bench) measureQueries(ctx context.Context) error {
 			}
 		}
 	}
-	b.printProgress("the peers give the same answers")
+	b.printProgress("the baselines give the same answers")
 	if b.isRowSelected("badge") {
 		if err := b.measureBadges(ctx, server, bun, mercurius); err != nil {
 			return err
@@ -98,26 +98,26 @@ func (b *bench) measureQueries(ctx context.Context) error {
 	return nil
 }
 
-// peer is a running program to compare with, or the reason why it is not measured.
-type peer struct {
+// baseline is a running program to compare with, or the reason why it is not measured.
+type baseline struct {
 	*program
 	whyAbsent string // "" if it runs
 }
 
-// stop stops the peer if it runs.
-func (p peer) stop() {
+// stop stops the baseline if it runs.
+func (p baseline) stop() {
 	if p.program != nil {
 		p.program.stop()
 	}
 }
 
-// startPeer starts a peer. If a program that it needs is not installed, the rows with the peer say so.
-func (b *bench) startPeer(ctx context.Context, start func(context.Context) (*program, error)) (peer, error) {
+// startBaseline starts a baseline. If a program that it needs is not installed, the rows with the baseline say so.
+func (b *bench) startBaseline(ctx context.Context, start func(context.Context) (*program, error)) (baseline, error) {
 	p, err := start(ctx)
 	if errors.Is(err, errNodeJSMissing) {
-		return peer{whyAbsent: err.Error()}, nil
+		return baseline{whyAbsent: err.Error()}, nil
 	}
-	return peer{program: p}, err
+	return baseline{program: p}, err
 }
 
 // contender is one program that takes turns with others in a row, or one kind of queries to it.
@@ -183,9 +183,9 @@ const (
 	staticLabel    = "our own static {__typename}"
 )
 
-// addPeerContenders makes a contender for each of the peers that run: fromBun and fromMercurius, which are nil if their peer does not
-// run. all has the given contenders and these.
-func (b *bench) addPeerContenders(query string, bun, mercurius peer, contenders ...*contender) (fromBun, fromMercurius *contender, all []*contender) {
+// addBaselineContenders makes a contender for each of the baselines that run: fromBun and fromMercurius, which are nil if their
+// baseline does not run. all has the given contenders and these.
+func (b *bench) addBaselineContenders(query string, bun, mercurius baseline, contenders ...*contender) (fromBun, fromMercurius *contender, all []*contender) {
 	all = contenders
 	if bun.program != nil {
 		fromBun = b.newContender(bunLabel, bun.program, query, 200)
@@ -199,7 +199,7 @@ func (b *bench) addPeerContenders(query string, bun, mercurius peer, contenders 
 }
 
 // measureBadges measures the rows of the badge query over HTTP.
-func (b *bench) measureBadges(ctx context.Context, server *program, bun, mercurius peer) error {
+func (b *bench) measureBadges(ctx context.Context, server *program, bun, mercurius baseline) error {
 	const what = "badge query over HTTP"
 	ours := b.newContender("Tidings, 200 followed", server, badgeQuery, 200).profileAs(what)
 	few := b.newContender("Tidings, 10 followed", server, badgeQuery, 10)
@@ -211,7 +211,7 @@ func (b *bench) measureBadges(ctx context.Context, server *program, bun, mercuri
 	}
 	defer bare.stop()
 	floor := b.newContender(bareServerLabel, bare, badgeQuery, 200)
-	fromBun, fromMercurius, all := b.addPeerContenders(badgeQuery, bun, mercurius, ours)
+	fromBun, fromMercurius, all := b.addBaselineContenders(badgeQuery, bun, mercurius, ours)
 	if err := b.measureContenders(ctx, what, append(all, static, few, many, floor)...); err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ func cpuLine(what string, values series, most float64) resultLine {
 }
 
 // measureFeeds measures the rows of the home feed page.
-func (b *bench) measureFeeds(ctx context.Context, server *program, bun, mercurius peer, gqlgen *program) error {
+func (b *bench) measureFeeds(ctx context.Context, server *program, bun, mercurius baseline, gqlgen *program) error {
 	const what = "home feed page of 20"
 	ours := b.newContender("Tidings", server, feedQuery, 200).profileAs(what)
 	stock := b.newContender(gqlgenLabel, gqlgen, feedQuery, 200)
@@ -274,7 +274,7 @@ func (b *bench) measureFeeds(ctx context.Context, server *program, bun, mercuriu
 	}
 	defer floor.stop()
 	bare := b.newContender(bareServerLabel, floor, feedQuery, 200)
-	fromBun, fromMercurius, all := b.addPeerContenders(feedQuery, bun, mercurius, ours)
+	fromBun, fromMercurius, all := b.addBaselineContenders(feedQuery, bun, mercurius, ours)
 	if err := b.measureContenders(ctx, what, append(all, stock, bare)...); err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // The rows of other operations. Each query runs in turns with the same query under a directive, which is left to gqlgen's executor, so that
-// the rows say what compiling saves. The peers do not have these fields.
+// the rows say what compiling saves. The baselines do not have these fields.
 
 // compiledOperations are the queries that are measured, each with a place (%s) for a directive at a field below the viewer or the root.
 // floorReads returns the commands of the bare server; nil where Tidings reads nothing of Redis, but SQL or its own memory.

@@ -36,7 +36,7 @@ func (b *bench) measureSockets(ctx context.Context) error {
 			return fmt.Errorf("sockets of Tidings: %w", err)
 		}
 		if err := b.measureStockGqlgenSockets(ctx, &r); err != nil {
-			return fmt.Errorf("sockets of the gqlgen peer: %w", err)
+			return fmt.Errorf("sockets of the gqlgen baseline: %w", err)
 		}
 		if err := b.measureBareSockets(ctx, &r.bareWriter, length); err != nil {
 			return fmt.Errorf("sockets of the bare writer: %w", err)
@@ -152,14 +152,14 @@ func (b *bench) measureExtraSubscription(ctx context.Context, p *program, f *soc
 	return result, nil
 }
 
-// measureStockGqlgenSockets measures one round of the row sockets with the stock gqlgen peer.
+// measureStockGqlgenSockets measures one round of the row sockets with the stock gqlgen baseline.
 func (b *bench) measureStockGqlgenSockets(ctx context.Context, r *socketResults) error {
-	peer, err := b.startGqlgen(ctx)
+	baseline, err := b.startGqlgen(ctx)
 	if err != nil {
 		return err
 	}
-	defer peer.stop()
-	return b.measureTriggeredSockets(ctx, peer, badgeSubscriptionOpener(peer.address, watcherToken), &r.stockGqlgen)
+	defer baseline.stop()
+	return b.measureTriggeredSockets(ctx, baseline, badgeSubscriptionOpener(baseline.address, watcherToken), &r.stockGqlgen)
 }
 
 // measureBareSockets measures one round of the row sockets with the bare writer and adds it to into. length and documents are passed to

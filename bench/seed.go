@@ -185,7 +185,7 @@ func warmProfiles(ctx context.Context, a *apiClient, keys []string) error {
 	return nil
 }
 
-// readUserIDs reads each user's ID, a number, from the copies of profiles in Redis, and writes the numbers to a file for the peers.
+// readUserIDs reads each user's ID, a number, from the copies of profiles in Redis, and writes the numbers to a file for the baselines.
 func readUserIDs(ctx context.Context, client *redis.Client, folder string) (numbers map[string]uint32, file string, err error) {
 	numbers = map[string]uint32{}
 	keys := client.Scan(ctx, 0, "{u*}:p", 1000).Iterator()

@@ -46,7 +46,7 @@ var (
 	}
 )
 
-// The numbers of the databases in the run's Redis: each row with an installation of its own has one. The peers read database 0.
+// The numbers of the databases in the run's Redis: each row with an installation of its own has one. The baselines read database 0.
 const (
 	// Each constant is the number of the database of one row, or of one installation of a row. The row has the constant's name, or
 	// the name in the comment.

@@ -1,5 +1,5 @@
 // Serves the measured queries: bun server.mjs PORT REDIS_URL USERS_FILE. USERS_FILE is JSON, key -> number.
-// The schema and the reads are those of the Mercurius peer.
+// The schema and the reads are those of the Mercurius baseline.
 import { readFileSync } from 'node:fs'
 import { RedisClient } from 'bun'
 import { buildSchema, parse, validate } from 'graphql'

@@ -1,4 +1,4 @@
-// Package main is a peer for the benchmark: the badge and home feed queries of Tidings on stock gqlgen and go-redis.
+// Package main is a baseline for the benchmark: the badge and home feed queries of Tidings on stock gqlgen and go-redis.
 //
 // It is written the usual way: generated execution, a resolver for each remote field, a call to Redis for each
 // command, the stock WebSocket transport. A user without a document in Redis is an error, and so is any other missing
@@ -31,12 +31,12 @@ func main() {
 	users := flag.String("users", "", "a JSON file, key -> number")
 	flag.Parse()
 	if err := run(*listen, *redisURL, *users); err != nil {
-		fmt.Fprintln(os.Stderr, "gqlgen peer:", err)
+		fmt.Fprintln(os.Stderr, "gqlgen baseline:", err)
 		os.Exit(1)
 	}
 }
 
-// run serves the peer until it is stopped. usersFile is a JSON file with the user ID of each key.
+// run serves the baseline until it is stopped. usersFile is a JSON file with the user ID of each key.
 func run(listen, redisURL, usersFile string) error {
 	options, err := redis.ParseURL(redisURL)
 	if err != nil {

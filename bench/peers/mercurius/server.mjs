@@ -12,7 +12,7 @@ const [port, redisUrl, usersFile, processes = '1'] = process.argv.slice(2)
 
 if (cluster.isPrimary && Number(processes) > 1) {
   for (let i = 0; i < Number(processes); i++) cluster.fork()
-  cluster.on('exit', () => process.exit(1)) // half a peer would be measured as a whole one
+  cluster.on('exit', () => process.exit(1)) // half a baseline would be measured as a whole one
   process.on('SIGTERM', () => process.exit(0))
 } else {
   await serve()
