@@ -96,14 +96,14 @@ func conversationBugs() map[string]clienttest.Bug[*conversationsWorld] {
 		"states lost unseen":         {Scripts: clienttest.ReplaceInScript(put, " or tonumber(kept) ~= redis.call('HLEN', KEYS[2])", ""), Known: 11},
 		"old states taken for good":  {Scripts: clienttest.ReplaceInScript(rebuildBegin, "redis.call('DEL', KEYS[3]) --", "--")},
 		"sums of states that went":   {Scripts: clienttest.ReplaceInScript(rebuildBegin, "'Cu', '0', ", "")},
-		"places that stay":           {Scripts: clienttest.ReplaceInScript(put, "place and name .. big(place) or ''", "name .. big(place or 0)")},
+		"positions that stay":           {Scripts: clienttest.ReplaceInScript(put, "position and name .. big(position) or ''", "name .. big(position or 0)")},
 		"muted and counted":          {Scripts: clienttest.ReplaceInScript(put, "if flagged(f, 'm')", "if false")},
 		"inside and counted":         {Scripts: clienttest.ReplaceInScript(put, " or flagged(f, 'i')", "")},
 		"left and counted":           {Scripts: clienttest.ReplaceInScript(put, "flagged(f, 'l') or ", "")},
 		"no correction":              {Scripts: clienttest.ReplaceInScript(put, "f.last - f.base + f.k,", "f.last - f.base,")},
 		"read and then marked":       {Work: func(w *conversationsWorld) { w.readsFactsEarly = true }},
 		"what was left forgotten":    {Work: func(w *conversationsWorld) { w.omitsLeftConversations = true }, Known: 65},
-		"a place that ignores k":     {Scripts: clienttest.ReplaceInScript(put, "f.base - f.k", "f.base"), Known: 17},
+		"a position that ignores k":     {Scripts: clienttest.ReplaceInScript(put, "f.base - f.k", "f.base"), Known: 17},
 		"a second entry of one name": {Scripts: clienttest.ReplaceInScript(put, "until not at or at % 8 == 1", "until true").AndReplaceInScript(put, "if not at then", "if true then")},
 	}
 }

@@ -320,7 +320,8 @@ func (p *documentParser) messageDays(kind string) services.MessageTypeState {
 	return state
 }
 
-// unpackCountedOnRead reads conversations and positions, 4 bytes each, as the function placed of lib_conversations.lua writes them.
+// unpackCountedOnRead reads conversations and positions, 4 bytes each, as the function withPosition of lib_conversations.lua writes
+// them.
 func (p *documentParser) unpackCountedOnRead(packed string) (list []services.CountedOnReadPosition) {
 	const size = 8
 	if len(packed)%size != 0 {

@@ -16,14 +16,14 @@ local sum, mentioned, packed, count, below, listed = tonumber(unread), tonumber(
 local leaves = tonumber(known) or 0 -- a day too early is corrected on that day; a day too late would never be noticed
 for k = 2, #ARGV, 2 do
   local new, text = parse(ARGV[k + 1]), redis.call('HGET', KEYS[2], ARGV[k])
-  local unread0, mentions0, place0, changed = 0, 0, nil, ARGV[k + 1]
+  local unread0, mentions0, position0, changed = 0, 0, nil, ARGV[k + 1]
   if text then
     local old = parse(text)
     if not old then -- something else broke it: the state is unknown, and the rebuild must replace all states
       redis.call('HSET', KEYS[1], 'st', '0', 'Ck', '')
       return { 0 }
     end
-    unread0, mentions0, place0 = adds(old)
+    unread0, mentions0, position0 = adds(old)
     local last0, version0, base0, left0 = old.last, old.version, old.base, flagged(old, 'l')
     new, changed = merged(old, new, text, changed)
     listed = listed or (new.last > last0 or new.version > version0 or new.base ~= base0) and not (left0 and flagged(new, 'l'))
@@ -31,9 +31,9 @@ for k = 2, #ARGV, 2 do
     count = count + 1
     listed = listed or not flagged(new, 'l')
   end
-  local unread1, mentions1, place1 = adds(new)
+  local unread1, mentions1, position1 = adds(new)
   sum, mentioned = sum + unread1 - unread0, mentioned + mentions1 - mentions0
-  if place0 ~= place1 then packed = placed(packed, tonumber(ARGV[k]), place1) end
+  if position0 ~= position1 then packed = withPosition(packed, tonumber(ARGV[k]), position1) end
   if new.leaves > 0 and (leaves == 0 or new.leaves < leaves) then leaves = new.leaves end
   if unread1 < 0 or mentions1 < 0 then below = 1 end
   if changed ~= text then redis.call('HSET', KEYS[2], ARGV[k], changed) end

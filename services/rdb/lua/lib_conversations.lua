@@ -49,10 +49,10 @@ local function big(x)
 end
 
 -- The packed list with a conversation at a position, or without the conversation.
-local function placed(list, id, place)
+local function withPosition(list, id, position)
   local name, at = big(id), 0
   repeat at = list:find(name, at + 1, true) until not at or at % 8 == 1 -- the bytes may also occur inside another entry
-  local entry = place and name .. big(place) or ''
+  local entry = position and name .. big(position) or ''
   if not at then return list .. entry end
   return list:sub(1, at - 1) .. entry .. list:sub(at + 8)
 end

@@ -3,7 +3,7 @@
 -- (8), with the first bit set for a host whose shows do not count.
 
 -- The offset of an author's entry in a list, or nil if the author is not in it.
-local function place(list, author)
+local function positionOf(list, author)
   local at = 0
   repeat at = list:find(author, at + 1, true) until not at or at % 12 == 1
   return at
@@ -13,7 +13,7 @@ end
 local function joined(list, entries)
   -- One author is the common case, and needs no table of all.
   if #entries == 12 then
-    local at = place(list, entries:sub(1, 4))
+    local at = positionOf(list, entries:sub(1, 4))
     return at and list:sub(1, at - 1) .. entries .. list:sub(at + 12) or list .. entries
   end
   local all, of = {}, {}
@@ -45,7 +45,7 @@ end
 -- Removes an author from a list and reports whether they were in it.
 local function unname(b, field, author)
   local list = redis.call('HGET', b, field)
-  local at = list and place(list, author)
+  local at = list and positionOf(list, author)
   if not at then return false end
   redis.call('HSET', b, field, list:sub(1, at - 1) .. list:sub(at + 12))
   return true
