@@ -16,6 +16,8 @@ import (
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
 )
 
 // bareServerArgument is the argument with which this program is started again as the bare server: the floor of pages and of single
@@ -177,6 +179,14 @@ func inboxRedisCommands(user uint32) [][]any {
 // documentRedisCommands returns the Redis command that reads a user's document, which has the hosts of the user's live board. Shows
 // need no command, because they are in the node cache.
 func documentRedisCommands(user uint32) [][]any { return [][]any{{"HGETALL", documentKey(user)}} }
+
+// laterBoardRedisCommands returns the Redis commands that read a later page of a user's live board: the document, the lease of the page's
+// session, and of the list of replays its mark, its first entry beyond those that a list shows, and the entries of the page.
+func laterBoardRedisCommands(user uint32) [][]any {
+	replays := fmt.Sprintf("{u%d}:r", user)
+	return append(documentRedisCommands(user), []any{"HGET", fmt.Sprintf("{u%d}:s", user), "r"}, []any{"ZRANGE", replays, 0, 0},
+		[]any{"ZREVRANGE", replays, services.FeedRetention, services.FeedRetention}, []any{"ZREVRANGEBYLEX", replays, "+", "[0", "LIMIT", 0, pageSize + 1})
+}
 
 // startBarePagesServer starts a bare server for the pages of some readers. It queries the server of an installation for these
 // pages, and the bare server repeats the answers. commands returns the commands that read the page of a user.

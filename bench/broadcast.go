@@ -164,15 +164,16 @@ func (h *hintSender) newEventBroadcast() eventBroadcast {
 	}
 }
 
-// measureEventsOverTime sends one event to each socket, evenly over a length of time. Each latency counts from the hint of the event.
-func (f *socketFleet) measureEventsOverTime(ctx context.Context, h *hintSender, length time.Duration) (sample, error) {
+// measureEventsOverTime sends one event to each socket, evenly over a length of time. Each latency counts from the hint of the event. pid
+// is the server's process, whose processor time is measured.
+func (f *socketFleet) measureEventsOverTime(ctx context.Context, pid int, h *hintSender, length time.Duration) (sample, error) {
 	if err := pause(ctx, pauseBeforeBroadcast); err != nil {
 		return sample{}, err
 	}
 	const step = time.Millisecond
 	all := f.expectOneEventPerSocket()
 	starts := make([]int64, len(h.users))
-	begin := time.Now()
+	begin, cpu := time.Now(), startCPUTimer(pid)
 	ticker := time.NewTicker(step)
 	defer ticker.Stop()
 	for sent := 0; sent < len(h.users); {
@@ -203,7 +204,7 @@ func (f *socketFleet) measureEventsOverTime(ctx context.Context, h *hintSender, 
 		return sample{}, err
 	}
 	slices.Sort(latencies)
-	return newSample(latencies, time.Since(begin)), nil
+	return newSample(latencies, time.Since(begin)).withServerCPU(cpu(len(latencies))), nil
 }
 
 // pause waits for a length of time. If ctx ends before, it returns the error of ctx.

@@ -274,7 +274,7 @@ func TestSpreadLastsItsInterval(t *testing.T) {
 			_, _ = conn.Write(b.frame)
 		}
 	}()
-	got, err := f.measureEventsOverTime(t.Context(), h, length)
+	got, err := f.measureEventsOverTime(t.Context(), os.Getpid(), h, length)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -134,13 +134,22 @@ func readyWhenListening(address string) func(context.Context) error {
 
 // runForOutput runs a program to its end and returns its output.
 func runForOutput(ctx context.Context, dir, program string, args ...string) (string, error) {
+	out, _, err := runForCPUTime(ctx, dir, program, args...)
+	return out, err
+}
+
+// runForCPUTime runs a program to its end, and returns its output and how much processor time it took.
+func runForCPUTime(ctx context.Context, dir, program string, args ...string) (output string, busy time.Duration, err error) {
 	command := exec.CommandContext(ctx, program, args...)
 	command.Dir = dir
 	command.SysProcAttr = childAttributes()
 	command.WaitDelay = stopTimeout
 	out, err := command.CombinedOutput()
-	if err != nil {
-		return string(out), fmt.Errorf("%s %v: %w\n%s", filepath.Base(program), args, err, bytes.TrimSpace(out[max(0, len(out)-outputTailBytes):]))
+	if command.ProcessState != nil { // nil: it did not start
+		busy = command.ProcessState.UserTime() + command.ProcessState.SystemTime()
 	}
-	return string(out), nil
+	if err != nil {
+		return string(out), busy, fmt.Errorf("%s %v: %w\n%s", filepath.Base(program), args, err, bytes.TrimSpace(out[max(0, len(out)-outputTailBytes):]))
+	}
+	return string(out), busy, nil
 }

@@ -16,10 +16,10 @@ const (
 	badgeSubscription = `subscription { badgesChanged { version total ` + countFields + ` homeFeed ` + countFields +
 		` notifications { newest total ` + countFields + ` like ` + countFields + ` } } }`
 
-	// everySourceFields selects the counts of all sources but the live board and the views, and the dots.
+	// everySourceFields selects the counts of all sources, and the dots.
 	everySourceFields = `version total ` + countFields + ` homeFeed ` + countFields + ` notifications { newest total ` + countFields + ` like ` + countFields +
 		` comment ` + countFields + ` mention ` + countFields + ` follow ` + countFields + ` } siteMessages { total ` + countFields + ` types { type count ` +
-		countFields + ` } } announcements ` + countFields + ` conversations { total ` + countFields + ` mentions ` + countFields + ` } dots { name lit }`
+		countFields + ` } } announcements ` + countFields + ` conversations { total ` + countFields + ` mentions ` + countFields + ` } liveBoard ` + countFields + ` views ` + countFields + ` dots { name lit }`
 
 	everySourceQuery = `{ viewer { badges { ` + everySourceFields + ` } } }`
 

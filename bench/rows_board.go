@@ -87,12 +87,12 @@ func (b *bench) measureBoardPages(ctx context.Context) (err error) {
 	contenders = append(append(contenders, firsts...), laters...)
 	firsts[0].profileAs("live board, first page")
 	laters[0].profileAs("live board, later page")
-	firstFloor, stopFirst, err := b.startBareBoardServer(ctx, p, server, firsts[0].label, boardQuery("null"), readerKeysFollowing(followCounts[0], b.readersPerFollowCount))
+	firstFloor, stopFirst, err := b.startBareBoardServer(ctx, p, server, firsts[0].label, boardQuery("null"), readerKeysFollowing(followCounts[0], b.readersPerFollowCount), documentRedisCommands)
 	if err != nil {
 		return err
 	}
 	defer stopFirst()
-	laterFloor, stopLater, err := b.startBareBoardServer(ctx, p, server, laters[0].label, laterQuery, readerKeysFollowing(followCounts[0], 1))
+	laterFloor, stopLater, err := b.startBareBoardServer(ctx, p, server, laters[0].label, laterQuery, readerKeysFollowing(followCounts[0], 1), laterBoardRedisCommands)
 	if err != nil {
 		return err
 	}
@@ -121,8 +121,8 @@ func (b *bench) measureBoardPages(ctx context.Context) (err error) {
 }
 
 // startBareBoardServer starts the bare server that answers some readers' pages of the board, and returns it as a contender.
-func (b *bench) startBareBoardServer(ctx context.Context, at installation, server *program, who, query string, readers []string) (floor *contender, stop func(), err error) {
-	bare, err := b.startBarePagesServer(ctx, at, server, query, readers, documentRedisCommands)
+func (b *bench) startBareBoardServer(ctx context.Context, at installation, server *program, who, query string, readers []string, commands func(user uint32) [][]any) (floor *contender, stop func(), err error) {
+	bare, err := b.startBarePagesServer(ctx, at, server, query, readers, commands)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -17,6 +17,9 @@ import (
 const (
 	burstSenders      = 4                     // requests with events of the burst at a time
 	burstPostInterval = 50 * time.Millisecond // from one author's post to the next author's
+	// showStartInterval is from one host's show start to the next host's. A node notifies the boards of changed shows every
+	// changelog.MinNotifyInterval, 100 ms, at most. So starts that follow each other faster would measure that wait, and not the hint.
+	showStartInterval = 150 * time.Millisecond
 )
 
 // The keys of the users of the row of a burst: each function returns one.
@@ -71,14 +74,14 @@ func (b *bench) runBurstRounds(ctx context.Context, _ installation, server *prog
 	var idle, behind, taken, done series
 	for round := range b.socketRounds {
 		b.printProgress("burst: round %d of %d", round+1, b.socketRounds)
-		quiet, err := measurePushLatencies(ctx, followers, publishAsBurstAuthor(server.api), nil)
+		quiet, err := measurePushLatencies(ctx, followers, burstPostInterval, publishAsBurstAuthor(server.api), nil)
 		if err != nil {
 			return err
 		}
 		events := burstEvents(size, people, posts, round)
 		start, cpu := time.Now(), startCPUTimer(server.pid())
 		var in, all, inCPU, allCPU time.Duration
-		during, err := measurePushLatencies(ctx, followers, publishAsBurstAuthor(server.api), func() error {
+		during, err := measurePushLatencies(ctx, followers, burstPostInterval, publishAsBurstAuthor(server.api), func() error {
 			err := sendBurst(ctx, server.api, events)
 			in, inCPU = time.Since(start), cpu(size)
 			return err
@@ -169,9 +172,9 @@ func publishAsBurstAuthor(a *apiClient) func(ctx context.Context, i int) error {
 	return func(ctx context.Context, i int) error { return a.publishPost(ctx, burstAuthorKey(i), postBody(i)) }
 }
 
-// measurePushLatencies lets each author act once, one every burstPostInterval. It returns the sorted times from the sending of an
+// measurePushLatencies lets each author act once, one in each interval. It returns the sorted times from the sending of an
 // author's mutation to the push at that author's follower. If beside is not nil, it runs at the same time, from the first act on.
-func measurePushLatencies(ctx context.Context, followers *socketFleet, act func(ctx context.Context, i int) error, beside func() error) ([]time.Duration, error) {
+func measurePushLatencies(ctx context.Context, followers *socketFleet, interval time.Duration, act func(ctx context.Context, i int) error, beside func() error) ([]time.Duration, error) {
 	all, failed := followers.expectOneEventPerSocket(), make(chan error, 1)
 	if beside == nil {
 		beside = func() error { return nil }
@@ -183,7 +186,7 @@ func measurePushLatencies(ctx context.Context, followers *socketFleet, act func(
 	start := time.Now()
 	for i := range sent {
 		group.Go(func() {
-			if errs[i] = pause(ctx, time.Until(start.Add(time.Duration(i)*burstPostInterval))); errs[i] != nil {
+			if errs[i] = pause(ctx, time.Until(start.Add(time.Duration(i)*interval))); errs[i] != nil {
 				return
 			}
 			sent[i] = followers.nanosSinceOrigin()

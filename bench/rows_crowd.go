@@ -109,7 +109,7 @@ func (b *bench) runMultiNodeRounds(ctx context.Context, nodes []*program) error 
 	}
 	var arrived series
 	for round := range b.socketRounds {
-		b.printProgress("crowd: announcement %d of %d", round+1, b.socketRounds)
+		b.printProgress("crowd: round %d of %d", round+1, b.socketRounds) // this name begins a profile
 		result, err := measureAnnouncementPush(ctx, nodes, crowds, round)
 		for try := 1; errors.Is(err, errEarlyEvent) && try < maxBroadcastTries; try++ {
 			result, err = measureAnnouncementPush(ctx, nodes, crowds, round)
@@ -119,6 +119,7 @@ func (b *bench) runMultiNodeRounds(ctx context.Context, nodes []*program) error 
 		}
 		arrived = append(arrived, result)
 	}
+	b.profiler.beginMeasurement("")
 	leave()
 	after, err := b.waitForSettledNodeUsage(ctx, nodes, before)
 	if err != nil {

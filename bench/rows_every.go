@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -14,7 +15,7 @@ import (
 const (
 	notifierKey                       = "stranger" // the user who causes the readers' notifications, and has no followers
 	conversationsPerEverySourceReader = 20         // how many conversations each reader is in
-	itemsPerSource                    = 10         // the number of site messages of each type, of announcements and of dots
+	itemsPerSource                    = 10         // the number of site messages of each type, of announcements, dots, live shows and items of a view
 	queriesPerCommandCount            = 500        // the queries over which the commands to Redis are counted
 )
 
@@ -95,7 +96,8 @@ func fillEverySource(ctx context.Context, a *apiClient, readers []string) error 
 	var everyone []string
 	for i, key := range readers {
 		everyone = append(everyone, "user:"+key)
-		events = append(events, followEvent(notifierKey, key), mentionEvent(notifierKey, key), commentEvent(notifierKey, posts[i]))
+		events = append(events, followEvent(notifierKey, key), mentionEvent(notifierKey, key), commentEvent(notifierKey, posts[i]),
+			userEvent(key, "touchView", map[string]any{"code": "market", "key": "boats", "upTo": formatTime(time.Now().Add(-time.Hour))}))
 	}
 	for i := range itemsPerSource {
 		for _, kind := range siteMessageTypes {
@@ -103,9 +105,13 @@ func fillEverySource(ctx context.Context, a *apiClient, readers []string) error 
 		}
 		events = append(events,
 			hostEvent("publishAnnouncement", map[string]any{"title": fmt.Sprint("News ", i)}),
-			hostEvent("raiseDot", map[string]any{"name": fmt.Sprint("dot-", i)}))
+			hostEvent("raiseDot", map[string]any{"name": fmt.Sprint("dot-", i)}),
+			hostEvent("addViewItem", map[string]any{"code": "market", "key": "boats", "item": fmt.Sprint("boat-", i), "at": formatTime(time.Now().Add(-time.Minute))}))
 	}
 	if _, err := a.ingest(ctx, events); err != nil {
+		return err
+	}
+	if err := startShows(ctx, a); err != nil {
 		return err
 	}
 	for _, key := range readers {
@@ -115,8 +121,28 @@ func fillEverySource(ctx context.Context, a *apiClient, readers []string) error 
 			return err
 		}
 	}
-	return a.waitForJobs(ctx)
+	return a.waitForJobsDownTo(ctx, 2*itemsPerSource) // two jobs of each show wait, for its planned time and for its end
 }
+
+// startShows starts a show of each of the authors whom all readers follow.
+func startShows(ctx context.Context, a *apiClient) error {
+	var planned, started []ingestEvent
+	for i := range itemsPerSource {
+		planned = append(planned, userEvent(authorKey(i), "scheduleShow", map[string]any{"title": "Harbour at night", "plannedAt": formatTime(time.Now().Add(time.Hour))}))
+	}
+	shows, err := a.ingest(ctx, planned)
+	if err != nil {
+		return err
+	}
+	for i, show := range shows {
+		started = append(started, userEvent(authorKey(i), "startShow", map[string]any{"showId": show}))
+	}
+	_, err = a.ingest(ctx, started)
+	return err
+}
+
+// formatTime returns a time as inputs take it.
+func formatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // seedUnreadConversations puts the readers into conversations with unread messages, in the database of a stopped server, and
 // empties Redis.
@@ -140,9 +166,9 @@ type badgeCount struct {
 
 // everySourceBadges are the badges in the answer to everySourceQuery.
 type everySourceBadges struct {
-	Total, HomeFeed, Announcements badgeCount
-	Notifications                  struct{ Like, Comment, Mention, Follow badgeCount }
-	SiteMessages                   struct {
+	Total, HomeFeed, Announcements, LiveBoard, Views badgeCount
+	Notifications                                    struct{ Like, Comment, Mention, Follow badgeCount }
+	SiteMessages                                     struct {
 		Total badgeCount
 		Types []struct{ Count badgeCount }
 	}
@@ -154,7 +180,7 @@ type everySourceBadges struct {
 // is lit.
 func (l everySourceBadges) firstSourceWithoutCount() string {
 	counts := map[string]badgeCount{
-		"total": l.Total, "homeFeed": l.HomeFeed, "announcements": l.Announcements, "conversations": l.Conversations.Total, "siteMessages": l.SiteMessages.Total,
+		"total": l.Total, "homeFeed": l.HomeFeed, "announcements": l.Announcements, "liveBoard": l.LiveBoard, "views": l.Views, "conversations": l.Conversations.Total, "siteMessages": l.SiteMessages.Total,
 		"like": l.Notifications.Like, "comment": l.Notifications.Comment, "mention": l.Notifications.Mention, "follow": l.Notifications.Follow,
 	}
 	for i, one := range l.SiteMessages.Types {

@@ -13,7 +13,7 @@ func everySourceAnswer() string {
 	const one = `{"value":1,"precision":"EXACT"}`
 	dots := strings.TrimSuffix(strings.Repeat(`{"lit":true},`, itemsPerSource), ",")
 	return fmt.Sprintf(`{"total":%[1]s,"homeFeed":%[1]s,"notifications":{"like":%[1]s,"comment":%[1]s,"mention":%[1]s,"follow":%[1]s},`+
-		`"siteMessages":{"total":%[1]s,"types":[{"count":%[1]s},{"count":%[1]s}]},"announcements":%[1]s,"conversations":{"total":%[1]s},"dots":[%[2]s]}`, one, dots)
+		`"siteMessages":{"total":%[1]s,"types":[{"count":%[1]s},{"count":%[1]s}]},"announcements":%[1]s,"conversations":{"total":%[1]s},"liveBoard":%[1]s,"views":%[1]s,"dots":[%[2]s]}`, one, dots)
 }
 
 func TestSourcesWithoutACountAreNamed(t *testing.T) {
@@ -22,6 +22,8 @@ func TestSourcesWithoutACountAreNamed(t *testing.T) {
 		`"comment":{"value":1`:                "comment",
 		`"conversations":{"total":{"value":1`: "conversations",
 		`"announcements":{"value":1`:          "announcements",
+		`"liveBoard":{"value":1`:              "liveBoard",
+		`"views":{"value":1`:                  "views",
 		`{"count":{"value":1`:                 "siteMessages.types",
 	} {
 		text := everySourceAnswer()
@@ -50,7 +52,8 @@ func TestFillEverySourceGivesEachSourceACount(t *testing.T) {
 	if err := fillEverySource(t.Context(), startStubAPI(t, w.answer), readers); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]int{"publishPost": 3 * 2, "follow": 2, "sendSiteMessage": 2 * itemsPerSource, "publishAnnouncement": itemsPerSource, "raiseDot": itemsPerSource}
+	want := map[string]int{"publishPost": 3 * 2, "follow": 2, "sendSiteMessage": 2 * itemsPerSource, "publishAnnouncement": itemsPerSource, "raiseDot": itemsPerSource,
+		"touchView": 2, "addViewItem": itemsPerSource, "scheduleShow": itemsPerSource, "startShow": itemsPerSource}
 	if fmt.Sprint(w.eventCountByKind) != fmt.Sprint(want) || len(w.queryCountByToken) != 2 {
 		t.Errorf("filled with %v, want %v; policies of %v", w.eventCountByKind, want, w.queryCountByToken)
 	}

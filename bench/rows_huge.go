@@ -55,6 +55,7 @@ func (b *bench) runHugeRounds(ctx context.Context, _ installation, server *progr
 			contenders = append(contenders, &contender{label: m.String(), target: newLoadTarget(server.address, server.pid(), query.text, tokens(mixtureReaderKeys(m, b.readersPerFollowCount)))})
 		}
 		what := query.what + " by the number of huge authors"
+		contenders[len(contenders)-1].profileAs(what)
 		if err := b.measureContenders(ctx, what, contenders...); err != nil {
 			return err
 		}

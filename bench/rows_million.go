@@ -109,7 +109,10 @@ func publishToEachInTurn(ctx context.Context, what string, all []*serverWithUser
 	if err != nil {
 		return err
 	}
-	latencies := make([][]time.Duration, len(all))
+	latencies, timers := make([][]time.Duration, len(all)), make([]func(n int) time.Duration, len(all))
+	for k, one := range all {
+		timers[k] = startCPUTimer(one.server.pid())
+	}
 	for i := range count {
 		for k, one := range all {
 			took, err := one.publish(ctx, what, i, counts)
@@ -124,6 +127,10 @@ func publishToEachInTurn(ctx context.Context, what string, all []*serverWithUser
 			return err
 		}
 	}
+	cpu := make([]time.Duration, len(all)) // of each publication, with its jobs and its pushes
+	for k, each := range timers {
+		cpu[k] = each(count)
+	}
 	after, err := redisDatabaseBytes(ctx, all)
 	if err != nil || !counts {
 		return err
@@ -131,7 +138,7 @@ func publishToEachInTurn(ctx context.Context, what string, all []*serverWithUser
 	for k, one := range all {
 		one.redisGrowthBytesByKind[what] += after[k] - before[k]
 		slices.Sort(latencies[k])
-		one.mutationTimesByKind[what] = append(one.mutationTimesByKind[what], newSample(latencies[k], sum(latencies[k])))
+		one.mutationTimesByKind[what] = append(one.mutationTimesByKind[what], newSample(latencies[k], sum(latencies[k])).withServerCPU(cpu[k]))
 	}
 	return nil
 }

@@ -70,14 +70,15 @@ func (b *bench) measurePublish(ctx context.Context) (err error) {
 		if round > 0 {
 			b.printProgress("publish: round %d of %d", round, b.rounds)
 		}
-		latencies := map[*publisher][]time.Duration{}
+		latencies, busy := map[*publisher][]time.Duration{}, map[*publisher]time.Duration{}
 		for i := range b.sizes.likedPosts {
 			for _, author := range []*publisher{famous, unknown} {
-				start := time.Now()
+				start, before := time.Now(), threadTimeOrUnknown(server.pid())
 				if err := server.api.publishPost(ctx, memberKey(author.userID), postBody(i)); err != nil {
 					return err
 				}
 				latencies[author] = append(latencies[author], time.Since(start))
+				busy[author] += threadTimeOrUnknown(server.pid()) - before
 			}
 		}
 		if err := server.api.waitForJobs(ctx); err != nil {
@@ -85,7 +86,7 @@ func (b *bench) measurePublish(ctx context.Context) (err error) {
 		}
 		for author, all := range latencies {
 			if slices.Sort(all); round > 0 {
-				author.results = append(author.results, newSample(all, sum(all)))
+				author.results = append(author.results, newSample(all, sum(all)).withServerCPU(busy[author]/time.Duration(len(all))))
 			}
 		}
 	}

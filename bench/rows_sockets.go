@@ -104,7 +104,7 @@ func (b *bench) measureOurSockets(ctx context.Context, r *socketResults) (length
 		}
 		result.bytesPerSocketOrEntry = memory
 		r.ours = append(r.ours, result)
-		if result, err = f.measureEventsOverTime(ctx, h, eventSpreadDuration); err != nil {
+		if result, err = f.measureEventsOverTime(ctx, server.pid(), h, eventSpreadDuration); err != nil {
 			return err
 		}
 		r.eventsOverTime = append(r.eventsOverTime, result)
