@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/services"
 	"tidings/services/node"
 	"tidings/services/redis/redistest"
 	"tidings/tests/world"
@@ -123,5 +124,35 @@ func TestExpensiveQueriesAreRefused(t *testing.T) {
 		if got := n.Ask("alice", query, nil); len(got.Errors) > 0 {
 			t.Errorf("%s: %v", name, got.Errors)
 		}
+	}
+}
+
+// Keys and bodies exactly at the limits work, in any alphabet, and so do pages.
+func TestKeysAndBodiesAtTheLimits(t *testing.T) {
+	c := newSmallNode(t)
+	for _, key := range []string{"a", strings.Repeat("k", services.MaxKeyCharacters), "A.b_c-9"} {
+		c.Follow("alice", key)
+		for _, body := range []string{"x", "👩‍👩‍👧‍👦 שלום 你好\u202e", strings.Repeat("𝄞", 5000), "line\nline\t\"quoted\" \\ </script>"} {
+			id := c.Publish(key, body)
+			var data struct {
+				Node struct {
+					Body   string
+					Author struct{ Key string }
+				}
+			}
+			c.MustAsk("alice", `query($v:ID!){node(id:$v){... on Post{body author{key}}}}`, map[string]any{"v": id}, &data)
+			if data.Node.Body != body || data.Node.Author.Key != key {
+				t.Errorf("%d bytes of %s came back as %d of %s", len(body), key, len(data.Node.Body), data.Node.Author.Key)
+			}
+		}
+	}
+	c.SettleJobsAndCaches()
+	for _, first := range []int{1, 100} {
+		if got := c.ReadWholeFeed("alice", first); len(got) != 14 {
+			t.Errorf("first %d: %d posts, want 14", first, len(got))
+		}
+	}
+	if got := c.Badges("alice").HomeFeed.Value; got != 13 {
+		t.Errorf("%d posts count, want 13", got)
 	}
 }

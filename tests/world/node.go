@@ -151,24 +151,6 @@ func (n *Node) RunWorkerOnce(worker *jobs.Worker) (claimed int) {
 	return claimed
 }
 
-// Answer is the answer to a GraphQL request.
-type Answer struct {
-	Data   json.RawMessage
-	Errors []struct {
-		Message    string
-		Extensions struct{ Code, Reason string }
-	}
-	Status int // the HTTP status
-}
-
-// ErrorCode returns the code of the first error, "" when there is none.
-func (a Answer) ErrorCode() string {
-	if len(a.Errors) == 0 {
-		return ""
-	}
-	return a.Errors[0].Extensions.Code
-}
-
 // Ask sends a request as a user of development mode ("alice", "alice:admin"); "" sends no token.
 func (n *Node) Ask(as, query string, variables map[string]any) Answer {
 	n.TB.Helper()

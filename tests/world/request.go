@@ -57,6 +57,27 @@ func SendRequest(ctx context.Context, url, as, query string, variables map[strin
 	return result, nil
 }
 
+// Answer is the answer to a GraphQL request.
+type Answer struct {
+	Data   json.RawMessage
+	Errors []AnswerError
+	Status int // the HTTP status
+}
+
+// AnswerError is an error of an answer.
+type AnswerError struct {
+	Message    string
+	Extensions struct{ Code, Reason string }
+}
+
+// ErrorCode returns the code of the first error, "" when there is none.
+func (a Answer) ErrorCode() string {
+	if len(a.Errors) == 0 {
+		return ""
+	}
+	return a.Errors[0].Extensions.Code
+}
+
 // Changed reports whether the data of the answer has `changed: true`, as the payload of a mutation that had an effect does.
 func (a Answer) Changed() bool { return bytes.Contains(a.Data, []byte(`"changed":true`)) }
 
