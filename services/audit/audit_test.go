@@ -272,7 +272,7 @@ func TestAuditRestoresLostProjections(t *testing.T) {
 }
 
 // Counts of notifications belong to a day and may be compared on a later day. That is no difference.
-func TestAuditAllowsForPassingDays(t *testing.T) {
+func TestCountsOfAnEarlierDayAreNoDrift(t *testing.T) {
 	w := redisServerNode(t, nil)
 	newUserWithFullDocument(w)
 	a := newAudit(w, auditLapTime)
@@ -365,7 +365,7 @@ func TestAuditSkipsUsersWhoChange(t *testing.T) {
 }
 
 // Without Redis an audit waits, and forgets no user.
-func TestAuditWithoutRedis(t *testing.T) {
+func TestAuditWithoutRedisForgetsNoUser(t *testing.T) {
 	w := redisServerNode(t, nil)
 	user, _ := newUserWithFullDocument(w)
 	a := newAudit(w, auditLapTime)

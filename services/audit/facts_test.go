@@ -61,7 +61,7 @@ func (b auditStore) takeAuditTurn(limit int) (turn auditTurn, wait time.Duration
 }
 
 // A lap visits each active user once, evenly over its time, and the next lap begins when that time is over.
-func TestAuditLaps(t *testing.T) {
+func TestAuditLapVisitsEachActiveUserOnce(t *testing.T) {
 	eachEngine(t, func(b auditStore) {
 		start := b.Clock.Now()
 		active := b.addUsers(20, func(i int) bool { return i%4 != 0 })
@@ -122,7 +122,7 @@ func TestAuditTurnsBelongToOneNode(t *testing.T) {
 }
 
 // After a long pause an audit continues where it stopped, and skips the laps that it missed.
-func TestAuditCatchesUp(t *testing.T) {
+func TestAuditContinuesWhereItStoppedAfterAPause(t *testing.T) {
 	eachEngine(t, func(b auditStore) {
 		b.addUsers(10, func(int) bool { return true })
 		first, _ := b.takeAuditTurn(5)
@@ -153,7 +153,7 @@ func TestAuditCatchesUp(t *testing.T) {
 }
 
 // Nodes that ask for a turn concurrently get different turns, one at a time, and together they visit all users.
-func TestAuditTurnsAreShared(t *testing.T) {
+func TestConcurrentNodesGetDifferentAuditTurns(t *testing.T) {
 	eachEngine(t, func(b auditStore) {
 		active := b.addUsers(60, func(int) bool { return true })
 		b.takeAuditTurn(1) // the lap begins
@@ -201,7 +201,7 @@ func TestAuditTurnsAreShared(t *testing.T) {
 	})
 }
 
-func TestAuditWithoutUsers(t *testing.T) {
+func TestAuditWithoutUsersWaitsForTheNextLap(t *testing.T) {
 	eachEngine(t, func(b auditStore) {
 		turn, wait := b.takeAuditTurn(5)
 		if wait != 0 || len(turn.Users) != 0 {

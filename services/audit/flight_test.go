@@ -89,7 +89,7 @@ func (f *actingPeople) mutateAtRandom(ctx context.Context, tx *sql.Tx) error {
 
 // Hundreds of users are audited while posts are pushed, likes are counted and feeds are marked seen, and while jobs stop for a time. None
 // of these changes is reported as drift, and in the end everything is right.
-func TestAuditOfHundredsInFullFlight(t *testing.T) {
+func TestAuditDuringChangesReportsNoDrift(t *testing.T) {
 	w := newPostgresNode(t)
 	f := &actingPeople{node: w, people: w.MakeUsers(250), random: rand.New(rand.NewPCG(1, 2))}
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -164,7 +164,7 @@ func TestAuditOfHundredsInFullFlight(t *testing.T) {
 
 // Steps of jobs, of the audit and of a few users who often act on each other happen in any order. The audit reports none
 // of them as drift, and then finds a wrong number.
-func TestAuditBetweenAnyTwoSteps(t *testing.T) {
+func TestAuditBetweenStepsOfJobsReportsNoDrift(t *testing.T) {
 	w := redisServerNode(t, nil)
 	f := &actingPeople{node: w, people: w.MakeUsers(4), random: rand.New(rand.NewPCG(3, 4))}
 	a := newAudit(w, time.Minute)
@@ -200,7 +200,7 @@ func TestAuditBetweenAnyTwoSteps(t *testing.T) {
 }
 
 // Two nodes share the laps, and if one of them can take no more turns, the other visits all users.
-func TestAuditsShareTheirLaps(t *testing.T) {
+func TestTwoNodesShareTheLapsOfAnAudit(t *testing.T) {
 	w := newPostgresNode(t)
 	users := w.MakeUsers(250)
 	here, there := newAudit(w, auditLapTime), newAudit(newNode(w.AnotherNode()), auditLapTime)
@@ -236,7 +236,7 @@ func TestAuditsShareTheirLaps(t *testing.T) {
 }
 
 // An audit runs until its context ends, and repairs a wrong count meanwhile.
-func TestAnAuditRuns(t *testing.T) {
+func TestAuditRunsUntilItsContextEnds(t *testing.T) {
 	w := redisServerNode(t, nil)
 	user := w.MakeUsers(1)[0]
 	w.RedisServer.Do("HSET", "{u1}:b", "fc", "299")

@@ -69,7 +69,7 @@ func TestAuditAllowsForMutedMentions(t *testing.T) {
 }
 
 // Recount rebuilds one user's projection, and returns the differences.
-func TestRecount(t *testing.T) {
+func TestRecountRebuildsAndReturnsDifferences(t *testing.T) {
 	w := redisServerNode(t, nil)
 	user, _ := newUserWithFullDocument(w)
 	recount := func(want ...string) {

@@ -26,7 +26,7 @@ func visitTimesAndTTL(w node, user services.UserID) (seen, before time.Time, lef
 
 // A repair of a wrong document, and a rebuild of one that has lost something or is of another epoch, are no visits: the day of the
 // last visit stays, and the document lives no longer.
-func TestRepairsAreNoVisits(t *testing.T) {
+func TestRepairsDoNotCountAsVisits(t *testing.T) {
 	for what, corrupt := range map[string][]any{
 		"a wrong count": {"fc", "77"}, "a day ahead": {"d", "99999"}, "another epoch": {"e", "7"}, "a broken field": {"P", "broken"},
 	} {
