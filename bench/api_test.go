@@ -98,7 +98,7 @@ func TestIngestFailsWithItsFirstBadEvent(t *testing.T) {
 	}
 }
 
-func TestEventsAreWhatTheContractSays(t *testing.T) {
+func TestEventsAreInputsOfIngest(t *testing.T) {
 	for want, e := range map[string]ingestEvent{
 		`{"as":"user:a","do":{"follow":{"userId":"user:b"}}}`:                                            followEvent("a", "b"),
 		`{"as":"user:a","do":{"publishPost":{"body":"text"}}}`:                                           publishEvent("a", "text"),

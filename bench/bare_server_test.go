@@ -22,7 +22,7 @@ func callBareHandler(handle http.HandlerFunc, token, query string) (status int, 
 }
 
 // A page is answered with the bytes from the file, after as many commands to Redis as the page has. Without Redis there is no page.
-func TestTheBareServerReadsBeforeItAnswers(t *testing.T) {
+func TestBareServerReadsRedisBeforeItAnswers(t *testing.T) {
 	server := miniredis.RunT(t)
 	server.HSet(documentKey(7), "n", "1")
 	if _, err := server.ZAdd("{u7}:i", 0, "entry"); err != nil {
@@ -67,7 +67,7 @@ func TestTheBareServerReadsBeforeItAnswers(t *testing.T) {
 }
 
 // A write is answered once its row is committed, and a second write with the same number is refused.
-func TestTheBareServerCommits(t *testing.T) {
+func TestBareServerCommitsBeforeItAnswers(t *testing.T) {
 	db, err := openBareCommitDatabase("sqlite", filepath.Join(t.TempDir(), "bare.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestTheBareServerCommits(t *testing.T) {
 }
 
 // The program serves writes as a bare server until it is stopped. Wrong arguments are an error.
-func TestTheBareServerIsThisProgram(t *testing.T) {
+func TestBareServerProcessServesWrites(t *testing.T) {
 	for _, arguments := range [][]string{{"pages"}, {"writes", "sqlite"}, {"pages", filepath.Join(t.TempDir(), "none.json")}, {"other", "x"}} {
 		if err := runBareServer("127.0.0.1:0", arguments[0], arguments[1:]...); err == nil {
 			t.Errorf("%q is served", arguments)

@@ -10,7 +10,7 @@ import (
 )
 
 // The processor time that the reads do not use belongs to the other work.
-func TestProcessorsBesideReads(t *testing.T) {
+func TestUnusedProcessorTimeBelongsToOtherWork(t *testing.T) {
 	alone := cpuUsage{answerCount: 1000, cpuTime: 100 * time.Millisecond, elapsed: time.Second, cpuTimeKnown: true} // 100 us each
 	for name, test := range map[string]struct {
 		alone, during cpuUsage
@@ -67,7 +67,7 @@ func TestKeepProcessorsBusyTakesItsShare(t *testing.T) {
 }
 
 // loadWithBusyProcessors calls its function only if the processor time is known for both measurements.
-func TestTheFloorNeedsItsMeasure(t *testing.T) {
+func TestBusyProcessorsNeedKnownProcessorTimes(t *testing.T) {
 	t.Setenv(childModeVariable, bareServerArgument)
 	b := &bench{dataFolder: t.TempDir()}
 	known, failed := cpuUsage{answerCount: 1, elapsed: time.Second, cpuTimeKnown: true}, errors.New("the load fails")

@@ -124,7 +124,7 @@ func TestEarlyEventsAreNotCounted(t *testing.T) {
 	}
 }
 
-func TestAFailedBroadcast(t *testing.T) {
+func TestMeasureBroadcastsEndsWithTheFirstError(t *testing.T) {
 	f, b := openFleetToBareWriter(t, 2)
 	fault := errors.New("fault")
 	failing := func(context.Context) error { return fault }
@@ -219,7 +219,7 @@ func newHintSender(t *testing.T, users int) (*hintSender, <-chan tidingsredis.Hi
 	return h, received
 }
 
-func TestHintsAreTheServersOwn(t *testing.T) {
+func TestHintsHaveTheVersionsOfTheDocuments(t *testing.T) {
 	const users = 5000 // more than fit one message
 	h, received := newHintSender(t, users)
 	v := h.newEventBroadcast()
@@ -254,7 +254,7 @@ func TestHintsAreTheServersOwn(t *testing.T) {
 }
 
 // measureEventsOverTime spreads its events over the length of time that it is given.
-func TestSpreadLastsItsInterval(t *testing.T) {
+func TestMeasureEventsOverTimeLastsItsInterval(t *testing.T) {
 	const users, length = 50, 100 * time.Millisecond
 	h, received := newHintSender(t, users)
 	f, b := openFleetToBareWriter(t, users)

@@ -47,7 +47,7 @@ func TestChartFilesAreDrawnFromTheResults(t *testing.T) {
 	}
 }
 
-func TestAChartOfAReport(t *testing.T) {
+func TestChartIsDrawnFromAReport(t *testing.T) {
 	var report strings.Builder
 	if err := newReportWithAllLines().writeMarkdown(&report); err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestAChartOfAReport(t *testing.T) {
 }
 
 // A run with a few rows leaves the other charts unchanged, and says so.
-func TestChartsOfAPartialRun(t *testing.T) {
+func TestPartialRunLeavesOtherChartsUnchanged(t *testing.T) {
 	folder := t.TempDir()
 	results := filepath.Join(folder, "RESULTS.md")
 	table := "# Results\n\n| " + strings.Join(detailTableHead, " | ") + " |\n" + strings.Repeat("|---", len(detailTableHead)) + "|\n" +

@@ -12,7 +12,7 @@ import (
 )
 
 // A socket client opens its sockets in a process of its own, and says when each event came.
-func TestACrowdSaysWhenItsEventsCame(t *testing.T) {
+func TestSocketClientReportsWhenItsEventsCame(t *testing.T) {
 	k := &subscriptionServer{receivedTokens: map[string]bool{}, pongs: make(chan string, 100), subscribeReplies: []string{nextMessage}}
 	address := startHTTPServer(t, k.ServeHTTP)
 	t.Setenv(childModeVariable, socketClientArgument)
@@ -44,7 +44,7 @@ func TestACrowdSaysWhenItsEventsCame(t *testing.T) {
 }
 
 // A socket client that cannot open its sockets ends, and says why.
-func TestACrowdThatCannotOpen(t *testing.T) {
+func TestSocketClientThatCannotOpenIsAnError(t *testing.T) {
 	k := &subscriptionServer{refusesConnections: true}
 	t.Setenv(childModeVariable, socketClientArgument)
 	b := &bench{dataFolder: t.TempDir()}
@@ -59,7 +59,7 @@ func TestACrowdThatCannotOpen(t *testing.T) {
 }
 
 // A socket client says whether its sockets are open.
-func TestACrowdSaysWhetherItsSocketsAreOpen(t *testing.T) {
+func TestSocketClientReportsWhetherItsSocketsAreOpen(t *testing.T) {
 	opened := make(chan *socketFleet, 1)
 	address := startHTTPServer(t, socketClientControlHandler(t.Context(), opened).ServeHTTP)
 	if err := readyWhenAnswering("http://" + address + "/opened")(t.Context()); err == nil || !strings.Contains(err.Error(), "503") {
@@ -79,7 +79,7 @@ func startStubMetricsNode(t *testing.T, goroutines func() int) *program {
 }
 
 // waitForSettledNodeUsage waits until the nodes have as few goroutines as before, and then returns their usage.
-func TestTheCrowdsNodesSettle(t *testing.T) {
+func TestWaitForSettledNodeUsage(t *testing.T) {
 	left := 9
 	nodes := []*program{startStubMetricsNode(t, func() int { left--; return max(left, 3) }), startStubMetricsNode(t, func() int { return 20 })}
 	b := &bench{}

@@ -79,7 +79,7 @@ func TestExpectedCountsOnlyFollowedAuthors(t *testing.T) {
 }
 
 // Beside the most followed people, chooseAuthors takes people of all numbers of followers.
-func TestAuthorsAreSpreadOverAllDegrees(t *testing.T) {
+func TestChosenAuthorsHaveAllNumbersOfFollowers(t *testing.T) {
 	g := followGraph{}
 	for i := range 1000 {
 		g.people = append(g.people, fmt.Sprint(i))

@@ -105,7 +105,7 @@ func (g *groupConversation) sendMessagesFor(t *testing.T, length, every time.Dur
 	}
 }
 
-func TestAGroupTalks(t *testing.T) {
+func TestGroupMessagesAndBadgesAreMeasured(t *testing.T) {
 	c := newGroupServer(t)
 	result, err := c.group.measureMessages(t.Context(), c.group.sendMessagesFor(t, 200*time.Millisecond, 50*time.Millisecond))
 	if err != nil {
@@ -130,7 +130,7 @@ func TestAGroupTalks(t *testing.T) {
 	}
 }
 
-func TestAGroupWithoutPushes(t *testing.T) {
+func TestGroupWithoutPushesIsAnError(t *testing.T) {
 	c := newGroupServer(t)
 	if _, err := c.group.measureMessages(t.Context(), func() error { return nil }); err == nil {
 		t.Error("nobody said anything, and that was measured")

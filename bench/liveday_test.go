@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestABoardIsReadToItsEnd(t *testing.T) {
+func TestReadBoardReadsEveryPage(t *testing.T) {
 	pages := []string{
 		`{"edges":[{"status":"LIVE","node":{"title":"a"}},{"status":"UPCOMING","node":{"title":"b"}}],"pageInfo":{"hasNextPage":true,"endCursor":"c1"},"end":null}`,
 		`{"edges":[{"status":"REPLAY","node":{"title":"c"}}],"pageInfo":{"hasNextPage":false,"endCursor":"c2"},"end":"RETENTION"}`,
@@ -36,7 +36,7 @@ func TestABoardIsReadToItsEnd(t *testing.T) {
 	}
 }
 
-func TestFollowsOfBoards(t *testing.T) {
+func TestWriteBoardFollows(t *testing.T) {
 	var text bytes.Buffer
 	if err := (&bench{options: options{readersPerFollowCount: 2}}).writeBoardFollows(&text); err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestFollowsOfBoards(t *testing.T) {
 	}
 }
 
-func TestTheCursorOfTheSecondPage(t *testing.T) {
+func TestSecondPageCursorNeedsAFullPage(t *testing.T) {
 	page := func(edges int, next bool) string {
 		return fmt.Sprintf(`{"data":{"viewer":{"liveBoard":{"edges":[%s],"pageInfo":{"hasNextPage":%t,"endCursor":"c"}}}}}`,
 			strings.TrimSuffix(strings.Repeat("{},", edges), ","), next)

@@ -54,7 +54,7 @@ func TestInvalidOptions(t *testing.T) {
 	}
 }
 
-func TestNotesNameTheTerms(t *testing.T) {
+func TestReportNotesNameTheConditions(t *testing.T) {
 	text := strings.Join(reportNotes(options{mercuriusProcesses: 2}), "\n")
 	for _, want := range []string{"share the processors", "checks no token", "2 process(es)", "equal, field by field", "in its memory"} {
 		if !strings.Contains(text, want) {
@@ -63,7 +63,7 @@ func TestNotesNameTheTerms(t *testing.T) {
 	}
 }
 
-func TestRunOutsideTheRoot(t *testing.T) {
+func TestRunOutsideTheRootIsAnError(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := run(t.Context(), options{}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "project's root") {
 		t.Errorf("got %v", err)

@@ -104,7 +104,7 @@ func TestProcessEndsWithItsContext(t *testing.T) {
 	waitForClose(t, p.done)
 }
 
-func TestAMissingProgram(t *testing.T) {
+func TestMissingProgramIsAnError(t *testing.T) {
 	if _, err := startProcess(t.Context(), t.TempDir(), "nothing", ".", "/nowhere/nothing"); err == nil || !strings.Contains(err.Error(), "nothing") {
 		t.Errorf("start: %v", err)
 	}
@@ -124,7 +124,7 @@ func TestTheErrorOfRunForOutputHasTheOutput(t *testing.T) {
 	}
 }
 
-func TestBareWriterAsAProgram(t *testing.T) {
+func TestBareWriterProcessSendsEventsToEverySocket(t *testing.T) {
 	ports := make([]string, 2)
 	for i := range ports {
 		port, err := freePort()
@@ -165,7 +165,7 @@ func TestBareWriterAsAProgram(t *testing.T) {
 	}
 }
 
-func TestListensAndAnswers(t *testing.T) {
+func TestReadinessChecksFailOnAClosedPort(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ func TestProfilerKeepsTheBusiest(t *testing.T) {
 
 // When programs take turns, each program is profiled under its own name or not at all. Nothing is profiled after the last
 // turn.
-func TestProfilesOfTurns(t *testing.T) {
+func TestEachTurnIsProfiledUnderItsOwnName(t *testing.T) {
 	b := &bench{options: options{rounds: 1, turnSeconds: 1, connections: 1}, report: &report{}, progressOutput: io.Discard, profiler: newProfiler(t.TempDir())}
 	var wrong atomic.Value
 	address := startHTTPServer(t, func(w http.ResponseWriter, r *http.Request) {
@@ -125,14 +125,14 @@ func spin() {
 	}
 }
 
-func TestProfilesMakeNoResults(t *testing.T) {
+func TestProfilesOptionWritesNoResults(t *testing.T) {
 	o, err := parseOptions([]string{"--profiles", "x", "--results", "y"}, &bytes.Buffer{})
 	if err != nil || o.resultsPath != "-" || o.profilesFolder != "x" {
 		t.Errorf("%+v, %v", o, err)
 	}
 }
 
-func TestNamesOfProfiles(t *testing.T) {
+func TestProfileFileName(t *testing.T) {
 	for what, want := range map[string]string{
 		"home feed page of 20":          "home-feed-page-of-20.txt",
 		"badge query, every source lit": "badge-query-every-source-lit.txt",

@@ -149,7 +149,7 @@ func TestRateAndCPU(t *testing.T) {
 	}
 }
 
-func TestBaselineThatIsNotThere(t *testing.T) {
+func TestMissingBaselineIsLeftOut(t *testing.T) {
 	b := &bench{}
 	absent, err := b.startBaseline(t.Context(), func(context.Context) (*program, error) { return nil, errNodeJSMissing })
 	if err != nil || absent.program != nil || absent.whyAbsent != errNodeJSMissing.Error() {

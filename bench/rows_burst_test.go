@@ -8,7 +8,7 @@ import (
 
 // The events of a burst have the kinds that burstEvents documents. No user follows themselves, because a server would refuse
 // that.
-func TestEventsOfABurst(t *testing.T) {
+func TestBurstEventsHaveTheDocumentedKinds(t *testing.T) {
 	const count, people = 1000, 50
 	posts := []string{"post:1", "post:2", "post:3"}
 	for round := range 5 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestMixturesAreWithinTheFollowedAuthors(t *testing.T) {
+func TestFollowMixturesHaveReadersOfTheirOwn(t *testing.T) {
 	want := []followMixture{{10, 0}, {10, 5}, {200, 0}, {200, 5}, {200, 50}, {2000, 0}, {2000, 5}, {2000, 50}}
 	if got := allFollowMixtures(); !slices.Equal(got, want) {
 		t.Errorf("got %v", got)

@@ -20,7 +20,7 @@ func startMiniredis(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	return engine, client
 }
 
-func TestEveryWayCountsEveryMessage(t *testing.T) {
+func TestEveryIncrementStrategyCountsEveryMessage(t *testing.T) {
 	engine, client := startMiniredis(t)
 	ours, err := rdb.Open(t.Context(), tidingsredis.Options{URL: "redis://" + engine.Addr(), ReadTimeout: 10 * time.Second}, rdb.DocumentShape{})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // The import and the raw INSERTs store the same posts with the same authors. Only the users' IDs may differ.
-func TestTheRawRowsEqualTheImportedOnes(t *testing.T) {
+func TestRawInsertsStoreTheSamePostsAsTheImport(t *testing.T) {
 	const count = 450
 	folder := t.TempDir()
 	file, raw, imported := filepath.Join(folder, "posts.jsonl"), filepath.Join(folder, "raw.db"), filepath.Join(folder, "imported.db")

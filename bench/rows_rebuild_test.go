@@ -12,7 +12,7 @@ import (
 )
 
 // selectNewestPosts and mergeOutboxes read the same feed: the newest posts of all authors, who post in turn.
-func TestBothRebuildsReadTheSame(t *testing.T) {
+func TestBothRebuildsReadTheSameFeed(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	defer client.Close()
 	p := installation{dataFolder: t.TempDir()}

@@ -83,14 +83,14 @@ func TestLikesAreSpacedOut(t *testing.T) {
 	}
 }
 
-func TestLikesRunOut(t *testing.T) {
+func TestSendLikesFailsOnceEveryPostIsLiked(t *testing.T) {
 	h, _ := newTestLikedAuthor(t, 30, 20)
 	if err := h.sendLikes(t.Context(), 0); err == nil || h.acceptedLikes.Load() != likesPerCall {
 		t.Errorf("%d likes of 600, %v", h.acceptedLikes.Load(), err)
 	}
 }
 
-func TestBystanders(t *testing.T) {
+func TestBystandersAreSeededAndReported(t *testing.T) {
 	w := newEventCountingServer(`{"data":{"viewer":{}}}`)
 	if err := seedBystanders(t.Context(), startStubAPI(t, w.answer)); err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestTheEndpointCountsEvents(t *testing.T) {
+func TestWebhookEndpointCountsEvents(t *testing.T) {
 	var endpoint hookEndpoint
 	closeEndpoint, err := endpoint.listen(t.Context())
 	if err != nil {

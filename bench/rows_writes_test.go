@@ -101,7 +101,7 @@ func TestSingleWritesTakeTurns(t *testing.T) {
 }
 
 // A round ends with an error when a mutation is refused, when no post is left to like, and when the context ends.
-func TestSingleWritesThatFail(t *testing.T) {
+func TestRoundOfSingleWritesEndsWithAnError(t *testing.T) {
 	refused := newTestSingleWrites(t, &queryRecorder{answer: `{"errors":[{"message":"no"}],"data":null}`}, "post:1")
 	if err := refused.measureRound(t.Context(), 1); err == nil || !strings.HasPrefix(err.Error(), singleWriteNames[singleLikeKind]) {
 		t.Errorf("a mutation that was refused: %v", err)

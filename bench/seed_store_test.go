@@ -90,7 +90,7 @@ func TestSeedConversations(t *testing.T) {
 	}
 }
 
-func TestSeedingWhereNoFileCanBe(t *testing.T) {
+func TestSeedUsersWithoutAFolderIsAnError(t *testing.T) {
 	if err := seedUsers(t.Context(), filepath.Join(t.TempDir(), "nowhere", "tidings.db"), 1); err == nil {
 		t.Error("no error")
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-func TestFrames(t *testing.T) {
+func TestFrameLengthReadsWhatAppendFrameWrites(t *testing.T) {
 	for _, length := range []int{0, 1, 125, 126, 127, 4000, 65535} {
 		payload := bytes.Repeat([]byte{'x'}, length)
 		frame := appendFrame(nil, opText, payload, false)
