@@ -18,9 +18,9 @@ type wrongReads struct {
 	mu        sync.Mutex
 	write     func(text string) // changes rows in SQL
 	statement string            // the statement that reads wrong; "" for none
-	corrupt     string            // the SQL that makes the rows wrong
+	corrupt   string            // the SQL that makes the rows wrong
 	repair    string            // the SQL that makes them right again
-	corrupted   bool              // the rows are wrong now
+	corrupted bool              // the rows are wrong now
 }
 
 // beforeStatement gets each statement before it runs.
@@ -48,9 +48,9 @@ func (r *wrongReads) restore() bool {
 
 // wrongReader is an injected bug: a statement by which rebuilds read the facts reads them wrong. In corrupt and repair, %d is the user.
 type wrongReader struct {
-	statement     string
+	statement       string
 	corrupt, repair string
-	differing     []string // what the audit must find
+	differing       []string // what the audit must find
 }
 
 // wrongReaders has bugs in the reader of each versioned field. The audit reads each by a statement of its own.

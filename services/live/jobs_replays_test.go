@@ -224,8 +224,8 @@ func TestMissingListsOfReplaysAreRebuilt(t *testing.T) {
 			w.Must(<-done)
 		}
 		for what, lose := range map[string]func(){
-			"nothing":  func() {},
-			"the list": func() { deleteReplayLists(w, users...) },
+			"nothing":        func() {},
+			"the list":       func() { deleteReplayLists(w, users...) },
 			"the projection": func() { w.Must(w.Redis.ResetUserData(t.Context(), users[1])) },
 			"a begun list": func() {
 				deleteReplayLists(w, users...)

@@ -51,7 +51,7 @@ func TestANegativeCountIsReportedAndShownAsZero(t *testing.T) {
 		for what, state := range map[string]services.Membership{
 			"read further than there are messages": {NewestMessageNumber: 2, ReadUpTo: 5},
 			"fewer mentions than none":             {NewestMessageNumber: 5, ReadUpTo: 5, Mentions: -1},
-			"a last number before the first": {NewestMessageNumber: -4},
+			"a last number before the first":       {NewestMessageNumber: -4},
 		} {
 			v.deleteKeys(inboxKey(reader), DocumentKey(reader), conversationsKey(reader))
 			v.buildFromFacts(FeedFacts{})
@@ -89,21 +89,21 @@ func conversationBugs() map[string]clienttest.Bug[*conversationsWorld] {
 	put := conversationsPut
 	return map[string]clienttest.Bug[*conversationsWorld]{
 		"the older row wins":         {Scripts: clienttest.ReplaceInScript(put, "return a.version > b.version end", "return true end")},
-		"a last number that falls": {Scripts: clienttest.ReplaceInScript(put, "math.max(old.last, new.last)", "new.last")},
+		"a last number that falls":   {Scripts: clienttest.ReplaceInScript(put, "math.max(old.last, new.last)", "new.last")},
 		"the older way wins":         {Scripts: clienttest.ReplaceInScript(put, "new.way > old.way", "true")},
 		"a sum that adds":            {Scripts: clienttest.ReplaceInScript(put, "sum + unread1 - unread0", "sum + unread1")},
 		"mentions that add":          {Scripts: clienttest.ReplaceInScript(put, "mentioned + mentions1 - mentions0", "mentioned + mentions1")},
 		"states lost unseen":         {Scripts: clienttest.ReplaceInScript(put, " or tonumber(kept) ~= redis.call('HLEN', KEYS[2])", ""), Known: 11},
 		"old states taken for good":  {Scripts: clienttest.ReplaceInScript(rebuildBegin, "redis.call('DEL', KEYS[3]) --", "--")},
 		"sums of states that went":   {Scripts: clienttest.ReplaceInScript(rebuildBegin, "'Cu', '0', ", "")},
-		"positions that stay":           {Scripts: clienttest.ReplaceInScript(put, "position and name .. big(position) or ''", "name .. big(position or 0)")},
+		"positions that stay":        {Scripts: clienttest.ReplaceInScript(put, "position and name .. big(position) or ''", "name .. big(position or 0)")},
 		"muted and counted":          {Scripts: clienttest.ReplaceInScript(put, "if flagged(f, 'm')", "if false")},
 		"inside and counted":         {Scripts: clienttest.ReplaceInScript(put, " or flagged(f, 'i')", "")},
 		"left and counted":           {Scripts: clienttest.ReplaceInScript(put, "flagged(f, 'l') or ", "")},
 		"no correction":              {Scripts: clienttest.ReplaceInScript(put, "f.last - f.base + f.k,", "f.last - f.base,")},
 		"read and then marked":       {Work: func(w *conversationsWorld) { w.readsFactsEarly = true }},
 		"what was left forgotten":    {Work: func(w *conversationsWorld) { w.omitsLeftConversations = true }, Known: 65},
-		"a position that ignores k":     {Scripts: clienttest.ReplaceInScript(put, "f.base - f.k", "f.base"), Known: 17},
+		"a position that ignores k":  {Scripts: clienttest.ReplaceInScript(put, "f.base - f.k", "f.base"), Known: 17},
 		"a second entry of one name": {Scripts: clienttest.ReplaceInScript(put, "until not at or at % 8 == 1", "until true").AndReplaceInScript(put, "if not at then", "if true then")},
 	}
 }

@@ -57,7 +57,7 @@ func TestARebuildWithoutAVisitKeepsDayAndLifetime(t *testing.T) {
 		}
 		for what, damage := range map[string]func(){
 			"an emptied projection": func() { v.must(v.projections.ResetUserData(v.Context(), reader)) },
-			"a broken day":    func() { v.writeField("d", "?") },
+			"a broken day":          func() { v.writeField("d", "?") },
 		} {
 			v.buildFromFacts(FeedFacts{})
 			damage()
@@ -84,8 +84,8 @@ func TestARebuildWithoutAVisitMakesNoDocument(t *testing.T) {
 func TestARebuildWithoutAVisitKeepsALaterVisit(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		for what, before := range map[string]func(){
-			"of a whole document": func() {},
-			"of an emptied projection":  func() { v.must(v.projections.ResetUserData(v.Context(), reader)) },
+			"of a whole document":      func() {},
+			"of an emptied projection": func() { v.must(v.projections.ResetUserData(v.Context(), reader)) },
 		} {
 			v.deleteKeys(userDataKeys(reader)...)
 			_, err := v.projections.EndRebuild(v.Context(), FeedFacts{Reader: reader, Stamp: v.beginRebuild(false), IsVisit: true, LastActiveDay: 19_990, KeyLifetime: 50 * time.Hour})
