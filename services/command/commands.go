@@ -263,6 +263,7 @@ func (g *commandLineGrammar) finishParse(line *kong.Context, unread valueDecoder
 		g.Config.Data = "" // a temporary folder
 	}
 	// Every flag is checked, also one with its default: a check may concern two settings, and the other one was given.
+	reasons := g.Config.Faults()
 	for _, flag := range line.Model.Flags {
 		var fault error
 		text, bad := unread[flag.Value]
@@ -274,7 +275,7 @@ func (g *commandLineGrammar) finishParse(line *kong.Context, unread valueDecoder
 		case bad:
 			fault = unreadableError(flag, text)
 		default:
-			fault = checkSetting(flag, g.Config)
+			fault = checkSetting(flag, reasons)
 		}
 		if fault != nil {
 			faults = append(faults, fault)

@@ -25,7 +25,7 @@ func helpOf(t *testing.T, line string) string {
 // default and its bounds are valid.
 func TestEverySettingIsDocumented(t *testing.T) {
 	help := map[string]string{"serve": helpOf(t, "--help"), "import": helpOf(t, "import --help"), "export": helpOf(t, "export --help"), "token": helpOf(t, "token --help"), "schema": helpOf(t, "schema --help"), "webhooks": helpOf(t, "webhooks --help"), "erase": helpOf(t, "erase --help"), "doctor": helpOf(t, "doctor --help")}
-	if fields, tagged := reflect.TypeFor[node.Config]().NumField(), len(settingsOf(node.Config{})); fields != tagged {
+	if fields, tagged := countFields(reflect.TypeFor[node.Config]()), len(settingsOf(node.Config{})); fields != tagged {
 		t.Errorf("Config has %d fields and %d settings", fields, tagged)
 	}
 	k := newParser(&commandLineGrammar{}, nil)
@@ -57,7 +57,7 @@ func TestEverySettingIsDocumented(t *testing.T) {
 			t.Errorf("--%s: no value lies between %s and %s", flag.Name, flag.Tag.Get("min"), flag.Tag.Get("max"))
 		}
 	}
-	for name := range node.SettingChecks {
+	for name := range (node.Config{}).Faults() {
 		if !names[name] {
 			t.Errorf("there is a check for --%s, which is no setting", name)
 		}
@@ -67,6 +67,18 @@ func TestEverySettingIsDocumented(t *testing.T) {
 			t.Errorf("the group %q is not in the help", title)
 		}
 	}
+}
+
+// countFields counts the fields of a struct, with those of the structs that it embeds by the tag.
+func countFields(settings reflect.Type) (fields int) {
+	for field := range settings.Fields() {
+		if _, embedded := field.Tag.Lookup("embed"); embedded {
+			fields += countFields(field.Type)
+		} else {
+			fields++
+		}
+	}
+	return fields
 }
 
 // The help and the completion of the settings that name sources have every source that can be named, so that a new one is there.

@@ -192,10 +192,10 @@ func unreadableError(flag *kong.Flag, text string) error {
 	return fault(flag, text, "%s from %s to %s is allowed", form, flag.Tag.Get("min"), flag.Tag.Get("max"))
 }
 
-// checkSetting returns the fault of a value that was read: it is outside its bounds or its list of words, or its function in
-// node.SettingChecks refuses it. Only one fault of a value is reported, the simplest. checkSetting runs for defaults too (see
-// finishParse), because a function in node.SettingChecks may look at several settings.
-func checkSetting(flag *kong.Flag, c node.Config) error {
+// checkSetting returns the fault of a value that was read: it is outside its bounds or its list of words, or reasons, which
+// are those of node.Config.Faults, have one for it. Only one fault of a value is reported, the simplest. checkSetting runs for defaults
+// too (see finishParse), because such a reason may concern several settings.
+func checkSetting(flag *kong.Flag, reasons map[string]string) error {
 	if least, most := flag.Tag.Get("min"), flag.Tag.Get("max"); least != "" {
 		if value := flag.Target.Int(); value < parseBound(flag, least) || value > parseBound(flag, most) {
 			return fault(flag, flagText(flag), "%s to %s is allowed", least, most)
@@ -204,11 +204,8 @@ func checkSetting(flag *kong.Flag, c node.Config) error {
 	if words := strings.Fields(flag.Tag.Get("oneof")); len(words) > 0 && !slices.Contains(words, flagText(flag)) {
 		return fault(flag, flagText(flag), "it must be one of %s", strings.Join(words, ", "))
 	}
-	// The function gets the whole configuration, because some settings exclude others.
-	if special := node.SettingChecks[flag.Name]; special != nil {
-		if reason := special(c); reason != "" {
-			return fault(flag, flagText(flag), "%s", reason)
-		}
+	if reason := reasons[flag.Name]; reason != "" {
+		return fault(flag, flagText(flag), "%s", reason)
 	}
 	return nil
 }

@@ -2,8 +2,10 @@ package node
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -35,11 +37,26 @@ func (c Config) tokenKeyFlag() string {
 // name the same three settings.
 const keyNeededAdvice = "configure --jwt-secret (TIDINGS_JWT_SECRET), --jwt-public-key (TIDINGS_JWT_PUBLIC_KEY) or --jwks (TIDINGS_JWKS)"
 
-// SettingChecks are the checks of settings that bounds cannot express, by the name of the flag: each returns why the value is invalid,
-// or "". A check of two settings stands under the setting that the operator should change. The command line runs the checks of
-// the flags that a command takes and reports the reasons. A node parses the same settings again later and does not report them a
-// second time. A test compares the names with the flags: a check under a name that no flag has would never run.
-var SettingChecks = map[string]func(c Config) string{
+// Faults returns the reasons why settings are invalid, by the name of the flag: "" for a setting that is valid. It has what bounds
+// cannot express, of the settings here and of those in each package's settings.go, whose type has a method of this name. A check of
+// two settings stands under the setting that the operator should change. The command line reports the reasons of the flags that a
+// command takes. A node parses the same settings again later and does not report them a second time. A test compares the names with
+// the flags: a check under a name that no flag has would never be reported.
+func (c Config) Faults() map[string]string {
+	faults := map[string]string{}
+	for flag, check := range ownChecks {
+		faults[flag] = check(c)
+	}
+	for _, field := range reflect.ValueOf(c).Fields() {
+		if settings, checked := field.Interface().(interface{ Faults() map[string]string }); checked {
+			maps.Copy(faults, settings.Faults())
+		}
+	}
+	return faults
+}
+
+// ownChecks are the checks of settings by the name of the flag: each returns why the value is invalid, or "".
+var ownChecks = map[string]func(c Config) string{
 	// A check sees the whole configuration, also settings that are wrong themselves, so it must not panic on them.
 	"listen":            func(c Config) string { return c.checkAddress(c.Listen) },
 	"operations-listen": checkOperationsAddress,

@@ -21,7 +21,7 @@ import (
 // takes precedence over the environment, and the environment over the default; an empty variable counts as not set.
 //
 // The bounds in the tags exclude values that are certainly mistakes, not those that are only unwise. A setting with a check in
-// SettingChecks needs the flag's name there.
+// Faults needs the flag's name there. The settings of a package are in its settings.go; here they are a field with the tag "embed".
 type Config struct {
 	// The defaults make a node that needs nothing and that only this machine reaches: SQLite, a private Redis where there is a
 	// redis-server, and loopback.

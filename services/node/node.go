@@ -5,7 +5,7 @@
 //
 // Its life: Serve opens the addresses, so that a taken port fails before a database is made. NewServer opens the engines and wires
 // the services, from the bottom up. Run serves and starts the loops, and at the end drains. The settings are Config, whose tags are
-// the flags, the help and the bounds; SettingChecks has what tags cannot say. Where services are listed (sources of the badges,
+// the flags, the help and the bounds; Faults has what tags cannot say. Where services are listed (sources of the badges,
 // steps of an erasure, lines of an export), a new feature has one line here, and nothing else knows them all.
 package node
 

@@ -40,7 +40,7 @@ import (
 // sources. Nothing runs before Run, so a function may be set after the part that calls it. A new feature is a few lines of this
 // file: its New, its source among those of the badges, its field of the Resolver, its exports, its steps of a removal.
 func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
-	// Lists in settings are parsed here. SettingChecks has checked them, so the reasons that the parsers return are ignored.
+	// Lists in settings are parsed here. Config.Faults has checked them, so the reasons that the parsers return are ignored.
 	caps, _ := parseDisplayCaps(s.Config.DisplayCaps) // checked with the settings, as are the next
 	expiry, _ := parseNotificationExpiry(s.Config.NotificationExpiry)
 	ages, _ := services.ParseSourceExpiry(s.Config.BadgeExpiry)
