@@ -64,7 +64,7 @@ func (c *filledWorld) subscribeAndCountReads(t *testing.T, query string) (s *ope
 			}
 			return shown, make([]error, len(users))
 		},
-		MinSendInterval: time.Millisecond, ReconcileInterval: time.Hour,
+		Settings: push.Settings{MinSendInterval: time.Millisecond, ReconcileInterval: time.Hour},
 	})
 	c.resolver.Hub = s.hub
 	ctx, cancel := context.WithCancel(t.Context())

@@ -38,7 +38,7 @@ func (s *executorPair) startBadgesHub(ctx context.Context) {
 			}
 			return badges, errs
 		},
-		ReconcileInterval: time.Hour,
+		Settings: push.Settings{ReconcileInterval: time.Hour},
 	})
 	done := make(chan struct{})
 	ctx, stop := context.WithCancel(ctx)

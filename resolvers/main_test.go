@@ -59,7 +59,7 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *te
 	w.MakeNamedUsers("alice", "bob", "carol")
 	a := &testAPI{World: w, t: t, log: &bytes.Buffer{}}
 	log := slog.New(slog.NewTextHandler(a.log, nil))
-	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, MaxGroupMembers: maxGroup})
+	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, Settings: chat.Settings{MaxGroupMembers: maxGroup}})
 	letters := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
 	announced := announcements.New(announcements.Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Changelog: w.Caches.Changelog, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})
 	boards := live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Caches.Reader, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
@@ -67,7 +67,7 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *te
 	lists := views.New(views.Config{DB: w.Store, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: log})
 	a.resolver = &Resolver{
 		Sources: dataloader.Sources{Posts: w.Caches.Reader, Shows: boards.Memory},
-		Social:  social.New(social.Config{Store: w.Store, People: w.Caches.People, Fanout: w.Fanout, IDs: w.IDs, Notifications: notified, MaxFollowees: maxFollowees, OnBlock: conversations.CloseDirect}),
+		Social:  social.New(social.Config{Store: w.Store, People: w.Caches.People, Fanout: w.Fanout, IDs: w.IDs, Notifications: notified, Settings: social.Settings{MaxFollowees: maxFollowees}, OnBlock: conversations.CloseDirect}),
 		Feed:    feed.New(feed.Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
 		Badge:   badge.New(badge.Config{SQLTimeout: time.Minute, Sources: sourcetest.Complete[badge.Source](letters.Source(), announced.Source(), conversations.Source(), boards.Source(), notified.Source(), lists.Source()), Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Caches.Pulled, Clock: w.Clock, Log: w.Log}),
 		Chat:    conversations, Announcements: announced,
@@ -100,19 +100,18 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *te
 	return a
 }
 
-// pushKeys returns the keys for Web Push. All tests have the same keys, so that two servers of a test give the same answers.
-var pushKeys = sync.OnceValue(func() devices.VAPIDKeys {
+// pushSettings returns the settings with the keys for Web Push. All tests have the same keys, so that two servers of a test give the same answers.
+var pushSettings = sync.OnceValue(func() devices.Settings {
 	private, _, err := devices.NewVAPIDKeys()
 	if err != nil {
 		panic(err)
 	}
-	keys, _ := devices.ParseVAPIDKeys(private, "mailto:ops@example.com")
-	return keys
+	return devices.Settings{VAPIDPrivateKey: private, VAPIDSubject: "mailto:ops@example.com"}
 })
 
 // newTestDevices returns the service of devices, without a push service: nothing is sent.
 func newTestDevices(w *fanouttest.World) *devices.Service {
-	return devices.New(devices.Config{DB: w.Store, Stream: stream.New(stream.Config{DB: w.Store, Clock: w.Clock, Log: w.Log}), Keys: pushKeys(), Clock: w.Clock, Log: w.Log})
+	return devices.New(devices.Config{DB: w.Store, Stream: stream.New(stream.Config{DB: w.Store, Clock: w.Clock, Log: w.Log}), Settings: pushSettings(), Clock: w.Clock, Log: w.Log})
 }
 
 // apiAnswer is a response as a client reads it.

@@ -73,7 +73,7 @@ type memoryWithLog struct {
 
 // newMemoryWithLog makes a memory that reads from a fake.
 func newMemoryWithLog(e *fakeSQL) *memoryWithLog {
-	log := changelog.New(changelog.Config{Log: e, Logger: slog.New(slog.DiscardHandler), PollInterval: time.Hour})
+	log := changelog.New(changelog.Config{Log: e, Logger: slog.New(slog.DiscardHandler), Settings: changelog.Settings{PollInterval: time.Hour}})
 	return &memoryWithLog{newMemory(log, e, func(names []string) { e.lastSetDotNames = names }), log}
 }
 

@@ -50,7 +50,7 @@ type Config struct {
 	Projector *projector.Projector // compares and rebuilds
 	Clock     services.Clock
 	Log       *slog.Logger
-	LapTime   time.Duration // the time in which every active user is visited at least once
+	Settings
 }
 
 // Audit is the audit of one node; Run and RunOnce are for one goroutine. It visits every active user in laps and compares

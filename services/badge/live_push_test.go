@@ -18,7 +18,7 @@ func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 	reader, _, shows := n.newReaderOfHosts()
 	stale := make(chan struct{}, 1)
 	hub := push.New(push.Config{
-		DocumentVersions: n.Redis.DocumentVersions, WriteLeases: n.Redis.Presence.WriteOnlineLeases, RemoveLeases: n.Redis.Presence.RemoveOnlineLeases, ReconcileInterval: 50 * time.Millisecond,
+		DocumentVersions: n.Redis.DocumentVersions, WriteLeases: n.Redis.Presence.WriteOnlineLeases, RemoveLeases: n.Redis.Presence.RemoveOnlineLeases, Settings: push.Settings{ReconcileInterval: 50 * time.Millisecond},
 		Render: func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error) {
 			badges, errs := n.ReadAndFollow(ctx, users)
 			for _, one := range badges {

@@ -59,7 +59,7 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits live.Show
 			DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Changelog: w.Caches.Changelog, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock,
 		}),
 		chat: chat.New(chat.Config{
-			Store: w.Store, Redis: w.Redis, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, Facts: facts, MaxMembersCountedOnWrite: 2,
+			Store: w.Store, Redis: w.Redis, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, Facts: facts, Settings: chat.Settings{MaxMembersCountedOnWrite: 2},
 		}),
 		live: livetest.New(w, limits),
 		views: views.New(views.Config{

@@ -86,10 +86,10 @@ type PollTask struct {
 
 // Config is what a Follower needs.
 type Config struct {
-	Log          Log // the log in SQL
-	Logger       *slog.Logger
-	Clock        services.Clock // nil is the machine's
-	PollInterval time.Duration  // the time between two polls; 0 means 500 ms
+	Log    Log // the log in SQL
+	Logger *slog.Logger
+	Clock  services.Clock // nil is the machine's
+	Settings
 }
 
 // Follower follows the log for one node. All registrations come before Run. After them it is safe for concurrent use, except

@@ -97,7 +97,7 @@ func (l *logKeyCache) kind(s *fakeLog, name string) Kind {
 
 // newFollower makes a follower that reads the log only when a test calls it.
 func newFollower(s *fakeLog) *Follower {
-	return New(Config{Log: s, Logger: slog.New(slog.DiscardHandler), PollInterval: time.Hour})
+	return New(Config{Log: s, Logger: slog.New(slog.DiscardHandler), Settings: Settings{PollInterval: time.Hour}})
 }
 
 // wantChangesFound checks that a poll finds some number of entries.

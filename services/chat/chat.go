@@ -24,10 +24,8 @@
 package chat
 
 import (
-	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"tidings/services"
 	"tidings/services/changelog"
@@ -49,14 +47,7 @@ type Config struct {
 	// Facts reads the numbers of conversations' newest messages; nil reads them from Store.
 	Facts SequenceFacts
 
-	MuteMentions bool // mentions in a conversation that the user has muted do not count either
-
-	// MaxMembersCountedOnWrite and MaxLoadCountedOnWrite bound the cost of counting on write: one state takes some 5 us of Redis'
-	// one thread, so 300 messages a second to 500 members would fill it.
-	MaxGroupMembers          int           // the most members of a GROUP; 0 means 500
-	MaxMembersCountedOnWrite int           // with more members a conversation is counted on read; 0 means 500
-	MaxLoadCountedOnWrite    int           // likewise with at least this product of members and messages a minute; 0 means 20,000
-	InsideLease              time.Duration // how long a device that opened a conversation is inside without renewing; 0 means 60 s
+	Settings
 }
 
 // Service implements conversations. It is safe for concurrent use.
@@ -80,10 +71,7 @@ const (
 
 // New makes the service of a node, and registers its kinds of jobs, its part of rebuilds and of audits.
 func New(cfg Config) *Service {
-	cfg.MaxGroupMembers = cmp.Or(cfg.MaxGroupMembers, 500)
-	cfg.MaxMembersCountedOnWrite = cmp.Or(cfg.MaxMembersCountedOnWrite, 500)
-	cfg.MaxLoadCountedOnWrite = cmp.Or(cfg.MaxLoadCountedOnWrite, 20_000)
-	cfg.InsideLease = cmp.Or(cfg.InsideLease, time.Minute)
+	cfg.Settings = cfg.withDefaults()
 	if cfg.Facts == nil {
 		cfg.Facts = sequenceFacts{cfg.Store}
 	}

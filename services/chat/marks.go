@@ -114,7 +114,7 @@ func errUnlessChanged(changed bool, err error) error {
 }
 
 // Enter is the command by which a device opens a conversation, or confirms that it still has it open. Everything is marked read,
-// and nothing counts until every device has left or its lease (Config.InsideLease) has expired.
+// and nothing counts until every device has left or its lease (Settings.InsideLease) has expired.
 func (s *Service) Enter(user services.UserID, id services.ConversationID, device string) *jobs.Command {
 	return s.ownStateCommand("enterConversation", user, id, func(ctx context.Context, tx *sql.Tx) error {
 		until := tx.EventTime().Add(s.InsideLease)

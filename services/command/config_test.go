@@ -10,7 +10,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tidings/services/audit"
+	"tidings/services/changelog"
+	"tidings/services/chat"
+	"tidings/services/devices"
+	"tidings/services/fanout"
+	"tidings/services/feed"
+	"tidings/services/jobs"
+	"tidings/services/live"
+	"tidings/services/messages"
 	"tidings/services/node"
+	"tidings/services/projector"
+	"tidings/services/push"
+	"tidings/services/social"
+	"tidings/services/stream"
+	"tidings/services/webhooks"
 )
 
 // parse reads a command line, written as one text, in an environment of NAME=value items.
@@ -58,10 +72,12 @@ func TestDefaults(t *testing.T) {
 		Introspection: "development", LogLevel: slog.LevelInfo, LogFormat: "text",
 		OperationTimeout: 5 * time.Second, BodyLimit: 64 << 10, IngestBodyLimit: 1 << 20, QueryTokens: 1000, QueryDepth: 12, QueryFields: 300, QueryAliases: 30, QueryDirectives: 30, QueryRootFields: 10, QueryCache: 32 << 20, PersistedQueries: 8 << 20, AnswerLimit: 4 << 20, RequestDeadline: 10 * time.Second, AnswerDeadline: 30 * time.Second, ConnectionsPerAddress: 3000,
 		SocketSubscriptions: 20, SocketsPerUser: 50, QueryCost: 30_000, SocketsPerAddress: 2000, SocketWriteDeadline: 10 * time.Second, Drain: 8 * time.Second,
-		Workers: 4, ActiveFor: 30 * 24 * time.Hour, MaxFollowees: 2000, MaxMutes: 10_000, MaxBlocks: 10_000, MaxHides: 10_000, FeedKinds: []string{"POST"},
-		MaxGroup: 500, MaxWriteMembers: 500, MaxWriteLoad: 20_000, InsideLease: time.Minute, ShowLateAfter: 6 * time.Hour, ShowLongest: 12 * time.Hour, PushInterval: 100 * time.Millisecond, ReconcileInterval: time.Second, LogInterval: 500 * time.Millisecond, AuditEvery: 10 * time.Minute, CleanEvery: 10 * time.Minute, ChangesInterval: time.Second, ChangesLap: time.Minute, WebhooksTimeout: 10 * time.Second, WebhooksRequests: 8, WebPushTimeout: 10 * time.Second, WebPushRequests: 32,
-		IdleAfter: 7 * 24 * time.Hour, BigFollowers: 5000, HugeFollowers: 1_000_000,
-		SiteMessageTypes: []string{"general"}, BoardSessions: "request", BoardSessionFor: 30 * time.Minute,
+		Jobs: jobs.Settings{Workers: 4}, Projector: projector.Settings{DormantAfter: 30 * 24 * time.Hour, IdleAfter: 7 * 24 * time.Hour, CleanEvery: 10 * time.Minute}, Fanout: fanout.Settings{BigFollowers: 5000, HugeFollowers: 1_000_000},
+		Social: social.Settings{MaxFollowees: 2000, MaxMutes: 10_000, MaxBlocks: 10_000, MaxHides: 10_000}, Feed: feed.Settings{KindsInFeeds: []string{"POST"}}, Messages: messages.Settings{Types: []string{"general"}},
+		Chat: chat.Settings{MaxGroupMembers: 500, MaxMembersCountedOnWrite: 500, MaxLoadCountedOnWrite: 20_000, InsideLease: time.Minute},
+		Live: live.Settings{Limits: live.ShowLimits{CloseUnstartedAfter: 6 * time.Hour, CloseLiveAfter: 12 * time.Hour}, SessionScope: "request", SessionIdleTime: 30 * time.Minute},
+		Push: push.Settings{MinSendInterval: 100 * time.Millisecond, ReconcileInterval: time.Second}, Changelog: changelog.Settings{PollInterval: 500 * time.Millisecond}, Audit: audit.Settings{LapTime: 10 * time.Minute},
+		Stream: stream.Settings{ChangeInterval: time.Second, LapInterval: time.Minute}, Webhooks: webhooks.Settings{Timeout: 10 * time.Second, ParallelRequests: 8}, Devices: devices.Settings{Timeout: 10 * time.Second, RequestsPerService: 32},
 	}, Token: tokenOptions{Scopes: []string{"viewer"}, ValidFor: time.Hour}, Webhooks: webhookOptions{Overlap: 24 * time.Hour}, Erase: eraseOptions{Wait: 10 * time.Minute}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the defaults (-want +got):\n%s", diff)
@@ -118,7 +134,7 @@ func TestFlagBeforeEnvironmentBeforeDefault(t *testing.T) {
 		{"-workers=9", []string{"TIDINGS_WORKERS=not a number, but not looked at"}, 9},
 		{"--workers 8 --workers 9", nil, 9},
 	} {
-		if got := mustParse(t, c.line, c.env...).Config.Workers; got != c.want {
+		if got := mustParse(t, c.line, c.env...).Config.Jobs.Workers; got != c.want {
 			t.Errorf("%q %v: %d workers, want %d", c.line, c.env, got, c.want)
 		}
 	}
@@ -184,8 +200,8 @@ func TestFormerNamesOfFlagsStillWork(t *testing.T) {
 		mustParse(t, "", "TIDINGS_SWEEP_INTERVAL=3s", "TIDINGS_RECONCILE_INTERVAL=2s").Config,
 		mustParse(t, "--reconcile-interval 2s", "TIDINGS_SWEEP_INTERVAL=3s").Config,
 	} {
-		if config.ReconcileInterval != 2*time.Second {
-			t.Errorf("the interval is %v", config.ReconcileInterval)
+		if config.Push.ReconcileInterval != 2*time.Second {
+			t.Errorf("the interval is %v", config.Push.ReconcileInterval)
 		}
 	}
 	_, err := ParseArgs(nil, func(name string) string {
@@ -289,7 +305,7 @@ func TestSecretsAreHidden(t *testing.T) {
 
 func TestNodeNames(t *testing.T) {
 	first, second := node.NewNodeName(1), node.NewNodeName(2)
-	if first == second || node.CheckNodeName(node.Config{Node: first}) != "" {
+	if first == second || node.CheckNodeName(first) != "" {
 		t.Errorf("the nodes %q and %q", first, second)
 	}
 }

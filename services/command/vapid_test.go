@@ -15,7 +15,7 @@ func TestVAPIDPrintsAKey(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	command := mustParse(t, "", lines[1:]...)
-	keys, reason := devices.ParseVAPIDKeys(command.Config.VAPIDPrivateKey, command.Config.VAPIDSubject)
+	keys, reason := devices.ParseVAPIDKeys(command.Config.Devices.VAPIDPrivateKey, command.Config.Devices.VAPIDSubject)
 	if reason != "" || !strings.HasSuffix(lines[0], " "+keys.Public) {
 		t.Errorf("%s\n%s, %+v", out.String(), reason, keys)
 	}

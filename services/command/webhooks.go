@@ -89,13 +89,13 @@ func runWebhooks(ctx context.Context, command Command, out io.Writer) (err error
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	// These are the services of a node without the loops that deliver: only a test sends anything from here.
-	changes := stream.New(stream.Config{DB: db, AlwaysOn: cfg.Changes})
+	changes := stream.New(stream.Config{DB: db, Settings: cfg.Stream})
 	hooks := webhooks.New(node.WebhookConfig(cfg, db, changes))
 	act := strings.TrimPrefix(command.Name, "webhooks ")
 	// A test must end by itself, even if the receiver does not answer. Other acts have no such bound: a replay may have many letters.
 	if act == "test" {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, cfg.WebhooksTimeout+webhookTestExtraTime)
+		ctx, cancel = context.WithTimeout(ctx, cfg.Webhooks.Timeout+webhookTestExtraTime)
 		defer cancel()
 	}
 	do := func(ctx context.Context) error { return actOnWebhooks(ctx, hooks, act, command.Webhooks, out) }

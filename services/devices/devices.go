@@ -24,7 +24,6 @@ package devices
 import (
 	"context"
 	"log/slog"
-	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -45,15 +44,11 @@ type Config struct {
 	// devices.
 	StreamNeeded func(ctx context.Context) (bool, error)
 
-	Keys  VAPIDKeys // the zero value: nothing can be registered, and nothing is sent
-	Node  string    // the name of this node
+	Node  string // the name of this node
 	Clock services.Clock
 	Log   *slog.Logger
 
-	OnlyAway           bool           // users with an open socket get their newest change after they have closed it
-	Allow              []netip.Prefix // networks that may be called though they are not public
-	Timeout            time.Duration  // of one request; 0 means 10 s
-	RequestsPerService int            // at once to one push service; 0 means 32
+	Settings
 }
 
 const (
@@ -68,6 +63,7 @@ const (
 // Service sends Web Push from one node. It is safe for concurrent use.
 type Service struct {
 	cfg        Config
+	keys       VAPIDKeys // the zero value: nothing can be registered, and nothing is sent
 	db         *sql.DB
 	pool       *leases.WorkerPool // runs the deviceSender while this node has the lease
 	guard      outbound.Guard     // refuses addresses that are not public
@@ -91,8 +87,9 @@ func New(cfg Config) *Service {
 	if cfg.RequestsPerService == 0 {
 		cfg.RequestsPerService = 32
 	}
-	guard := outbound.Guard{Allow: cfg.Allow, SettingName: "--web-push-allow (TIDINGS_WEB_PUSH_ALLOW)"}
-	s := &Service{cfg: cfg, db: cfg.DB, guard: guard, client: outbound.NewClient(guard, cfg.Timeout, cfg.RequestsPerService), maxPerStep: 500, firstDeviceRegistered: make(chan struct{}, 1)}
+	allow, _ := outbound.ParseNetworks(cfg.Allow) // Faults has checked them
+	guard := outbound.Guard{Allow: allow, SettingName: "--web-push-allow (TIDINGS_WEB_PUSH_ALLOW)"}
+	s := &Service{cfg: cfg, keys: cfg.keys(), db: cfg.DB, guard: guard, client: outbound.NewClient(guard, cfg.Timeout, cfg.RequestsPerService), maxPerStep: 500, firstDeviceRegistered: make(chan struct{}, 1)}
 	if s.On() {
 		cfg.Stream.SetHasReaders(true) // until checkDevices has run: otherwise jobs before it would mark no user
 	}
@@ -105,11 +102,11 @@ func New(cfg Config) *Service {
 }
 
 // On reports whether Web Push is on: this node has VAPID keys. A node without keys takes no lease, because it can sign no message.
-func (s *Service) On() bool { return s.cfg.Keys.Public != "" }
+func (s *Service) On() bool { return s.keys.Public != "" }
 
 // PublicKey is the key that browsers subscribe with, "" while Web Push is off. A browser that subscribed with another key has to
 // subscribe again: until then nothing is sent to it, and its device counts as failing.
-func (s *Service) PublicKey() string { return s.cfg.Keys.Public }
+func (s *Service) PublicKey() string { return s.keys.Public }
 
 // Stats are this node's numbers since its start.
 type Stats struct {

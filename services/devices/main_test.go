@@ -3,7 +3,6 @@ package devices
 import (
 	"context"
 	"log/slog"
-	"net/netip"
 	"os"
 	"sync"
 	"testing"
@@ -57,7 +56,7 @@ func newDeviceWorldWithStream(b *peopletest.TestStore, alwaysOn bool) *deviceWor
 	}
 	w.stream = stream.New(stream.Config{
 		DB: b.DB, Peek: w.peekBadges, NewestItems: w.newestItems, SharedChanges: func() uint64 { return 0 }, ActiveSince: func() time.Time { return time.Now().Add(24 * time.Hour) },
-		Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler), AlwaysOn: alwaysOn, ChangeInterval: -time.Second, LapInterval: 24 * time.Hour,
+		Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler), Settings: stream.Settings{AlwaysOn: alwaysOn, ChangeInterval: -time.Second, LapInterval: 24 * time.Hour},
 	})
 	w.writeStreamChanges()
 	return w
@@ -116,8 +115,8 @@ func (w *deviceWorld) writeStreamChanges() {
 // newNode makes the Web Push of one node, which may call push services on loopback.
 func (w *deviceWorld) newNode(change ...func(*Config)) *Service {
 	cfg := Config{
-		DB: w.DB, Stream: w.stream, Node: "node", Keys: testVAPIDKeys, Clock: w.Clock, Log: slog.New(slog.DiscardHandler), Timeout: 5 * time.Second,
-		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		DB: w.DB, Stream: w.stream, Node: "node", Clock: w.Clock, Log: slog.New(slog.DiscardHandler),
+		Settings: Settings{VAPIDPrivateKey: testVAPIDKeys.Private, VAPIDSubject: testVAPIDKeys.Subject, Timeout: 5 * time.Second, Allow: []string{"127.0.0.0/8"}},
 		Online: func(_ context.Context, users []services.UserID) (map[services.UserID]bool, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -115,8 +115,8 @@ func (s *Service) send(ctx context.Context, r deviceRow, m message) outbound.Ans
 		var made requestCapture
 		// The library encrypts and signs; the requestCapture in place of its client keeps it from sending.
 		got, err := webpush.SendNotificationWithContext(ctx, text, &webpush.Subscription{Endpoint: r.endpoint, Keys: webpush.Keys{Auth: r.auth, P256dh: r.p256dh}}, &webpush.Options{
-			HTTPClient: &made, RecordSize: size, Subscriber: subscriber(s.cfg.Keys.Subject), Topic: r.topic(), TTL: int(messageTTL / time.Second), Urgency: urgency,
-			VAPIDPublicKey: s.cfg.Keys.Public, VAPIDPrivateKey: s.cfg.Keys.Private,
+			HTTPClient: &made, RecordSize: size, Subscriber: subscriber(s.keys.Subject), Topic: r.topic(), TTL: int(messageTTL / time.Second), Urgency: urgency,
+			VAPIDPublicKey: s.keys.Public, VAPIDPrivateKey: s.keys.Private,
 		})
 		if got != nil {
 			_ = got.Body.Close() // there is no response: the requestCapture returns an error

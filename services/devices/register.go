@@ -83,7 +83,7 @@ func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID
 	if err != nil {
 		return done, err
 	}
-	done.Changed = !found || owner != user || vapid != s.cfg.Keys.Public || name != d.Name || silent != d.Silent
+	done.Changed = !found || owner != user || vapid != s.keys.Public || name != d.Name || silent != d.Silent
 	// Pages register at every visit, so a repetition sends nothing. A device that fails is written anew, since this request shows
 	// that the browser still exists.
 	if !done.Changed && attempts == 0 {
@@ -93,7 +93,7 @@ func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID
 	if _, err = tx.Run(ctx, dropFormer, user, d.Endpoint, hash); err != nil {
 		return done, err
 	}
-	if _, err = tx.Run(ctx, putDevice, hash, user, d.Endpoint, service, d.P256dh, d.Auth, s.cfg.Keys.Public, d.Name, d.Silent, tx.Now, int64(0), int64(last)); err != nil {
+	if _, err = tx.Run(ctx, putDevice, hash, user, d.Endpoint, service, d.P256dh, d.Auth, s.keys.Public, d.Name, d.Silent, tx.Now, int64(0), int64(last)); err != nil {
 		return done, err
 	}
 	_, err = tx.Run(ctx, dropOldest, user, MaxDevices)

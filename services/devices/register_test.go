@@ -83,7 +83,7 @@ func TestRegisterRefuses(t *testing.T) {
 			t.Errorf("%+v: %v", c.d, err)
 		}
 	}
-	_, err := w.newNode(func(cfg *Config) { cfg.Keys = VAPIDKeys{} }).Register(b.Ctx, user, NewDevice{good.Endpoint, good.P256dh, good.Auth, "", true})
+	_, err := w.newNode(func(cfg *Config) { cfg.VAPIDPrivateKey = "" }).Register(b.Ctx, user, NewDevice{good.Endpoint, good.P256dh, good.Auth, "", true})
 	if sqltest.WantCode(t, err, services.Conflict); !strings.Contains(fmt.Sprint(err), "--vapid-private-key") {
 		t.Error(err)
 	}

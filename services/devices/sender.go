@@ -178,7 +178,7 @@ func (c *deviceSender) beginRequests(ctx context.Context) (began bool, err error
 		// A user without a change is erased, or has no badges yet.
 		case !some || change.Seq <= r.deliveredVersion || !r.needsMessage(change):
 			c.unrecorded = append(c.unrecorded, r.skippedOutcome(change))
-		case r.vapidPublicKey != c.devices.cfg.Keys.Public:
+		case r.vapidPublicKey != c.devices.keys.Public:
 			c.unrecorded = append(c.unrecorded, r.givenUpOutcome(now, "it was registered for another key of the server: it has to register again"))
 		case online[r.user]:
 			c.unrecorded = append(c.unrecorded, r.deferredOutcome(change, now))

@@ -240,7 +240,7 @@ func TestDevicesOfAFormerKeyGetNothing(t *testing.T) {
 	w.register(w.newNode(), user, "phone")
 	private, _, _ := NewVAPIDKeys()
 	other, _ := ParseVAPIDKeys(private, testVAPIDKeys.Subject)
-	s := w.newNode(func(cfg *Config) { cfg.Keys = other })
+	s := w.newNode(func(cfg *Config) { cfg.VAPIDPrivateKey = other.Private })
 	c := newTestSender(s)
 	w.setLikes(1, user)
 	w.sendAllDue(c)
@@ -280,7 +280,7 @@ func TestFirstDeviceSwitchesTheStreamOn(t *testing.T) {
 		t := b.T
 		w := newDeviceWorldWithStream(b, false)
 		user := b.MakeUsers("ann")[0]
-		without := w.newNode(func(cfg *Config) { cfg.Keys = VAPIDKeys{} })
+		without := w.newNode(func(cfg *Config) { cfg.VAPIDPrivateKey = "" })
 		sqltest.Equal(t, w.stream.On(), false)
 		s := w.newNode()
 		sqltest.Equal(t, w.stream.On(), true) // until the first look finds no device

@@ -21,7 +21,7 @@ import (
 // lowModeThresholds lets a few followers make an author big, and huge.
 func lowModeThresholds(cfg *fanout.Config) {
 	smallChunks(cfg)
-	cfg.Thresholds = services.FollowerThresholds{Big: 3, Huge: 5}
+	cfg.BigFollowers, cfg.HugeFollowers = 3, 5
 }
 
 // follow makes readers follow an author, and queues the jobs that the mutation queues.
@@ -349,7 +349,7 @@ func TestAPinDuringACountOfFollowersWins(t *testing.T) {
 	var pin func()
 	w := fanouttest.New(t, fanouttest.Options{
 		RedisURL: "embedded",
-		Fanout:   func(cfg *fanout.Config) { cfg.Thresholds = services.FollowerThresholds{Big: 1, Huge: 1000} },
+		Fanout:   func(cfg *fanout.Config) { cfg.BigFollowers, cfg.HugeFollowers = 1, 1000 },
 		Trace: func(statement string) {
 			if now := pin; statement == "count followers" && now != nil {
 				pin = nil

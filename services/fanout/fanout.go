@@ -46,9 +46,9 @@ type Config struct {
 	IDs       *services.IDClock
 	Log       *slog.Logger
 
-	// All nodes need the same two values: every node splits posts, runs chunks and updates modes.
-	ChunkSize  int                         // followers a chunk job serves; 0 means 2,000
-	Thresholds services.FollowerThresholds // of authors' modes, unless an admin has set others; zero means 5,000 and 1,000,000
+	// All nodes need the same values of these: every node splits posts, runs chunks and updates modes.
+	ChunkSize int // followers a chunk job serves; 0 means 2,000
+	Settings
 }
 
 // Fanout is the fan-out of one node. It is safe for concurrent use.
@@ -81,12 +81,9 @@ func New(cfg Config) *Fanout {
 	if cfg.ChunkSize == 0 {
 		cfg.ChunkSize = 2000
 	}
-	if cfg.Thresholds == (services.FollowerThresholds{}) {
-		cfg.Thresholds = services.FollowerThresholds{Big: 5000, Huge: 1_000_000}
-	}
 	f := &Fanout{
 		Engine: cfg.Jobs, Projector: cfg.Projector, ChunkSize: cfg.ChunkSize, store: cfg.Store, redis: cfg.Redis, clock: cfg.Clock,
-		ids: cfg.IDs, log: cfg.Log, thresholds: cfg.Thresholds,
+		ids: cfg.IDs, log: cfg.Log, thresholds: cfg.thresholds(),
 	}
 	for _, kinds := range [][]jobs.Kind{f.feedKinds(), f.authorKinds(), f.restrictionKinds()} {
 		f.Register(kinds...)

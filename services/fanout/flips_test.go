@@ -34,7 +34,7 @@ type authorModeHistory struct {
 func TestModeChangesLoseNoPosts(t *testing.T) {
 	settings := func(cfg *fanout.Config) {
 		cfg.ChunkSize = 1
-		cfg.Thresholds = services.FollowerThresholds{Big: 2, Huge: 3}
+		cfg.BigFollowers, cfg.HugeFollowers = 2, 3
 	}
 	fanouttest.EachEnginePair(t, settings, func(t *testing.T, w *fanouttest.World) {
 		fanouttest.ReduceRapidChecks(t, w, 4)

@@ -44,9 +44,7 @@ type Config struct {
 	Fanout   *fanout.Fanout
 	IDs      *services.IDClock
 	Clock    services.Clock
-	// KindsInFeeds are the kinds of posts that enter home feeds and count there; nil means posts alone. A change applies to the
-	// posts that are published after it.
-	KindsInFeeds []services.PostKind
+	Settings
 	// RebuildWait is how long a page waits for a feed that is being rebuilt before it comes from the facts; 0 means 500 ms.
 	RebuildWait time.Duration
 }
@@ -70,15 +68,12 @@ type Service struct {
 
 // New makes the service, and registers the kinds of its jobs.
 func New(cfg Config) *Service {
-	if cfg.KindsInFeeds == nil {
-		cfg.KindsInFeeds = []services.PostKind{services.PostKindPost}
-	}
 	if cfg.RebuildWait == 0 {
 		cfg.RebuildWait = 500 * time.Millisecond
 	}
 	s := &Service{
 		rebuildWait: cfg.RebuildWait,
-		store:       cfg.Store, redis: cfg.Redis, posts: cfg.Posts, reader: cfg.Reader, pulled: cfg.Pulled, inFlight: cfg.InFlight, fanout: cfg.Fanout, projector: cfg.Fanout.Projector, ids: cfg.IDs, clock: cfg.Clock, kindsInFeeds: cfg.KindsInFeeds,
+		store:       cfg.Store, redis: cfg.Redis, posts: cfg.Posts, reader: cfg.Reader, pulled: cfg.Pulled, inFlight: cfg.InFlight, fanout: cfg.Fanout, projector: cfg.Fanout.Projector, ids: cfg.IDs, clock: cfg.Clock, kindsInFeeds: cfg.kinds(),
 	}
 	cfg.Jobs.Register(s.kinds()...)
 	return s

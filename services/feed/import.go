@@ -21,14 +21,14 @@ var importForm = importer.Form{
 	Name: "posts", ExpectedLine: `JSON Lines like {"key":"p1","author":"alice","at":"2026-01-31T09:30:00Z","body":"..."}`, CountedUnit: "posts", MaxBytesPerLine: 128 << 10,
 }
 
-// Import is the import of posts. kinds are the kinds that enter home feeds, and activeFor is the setting of how long users count as
+// Import is the import of posts, which enter home feeds by the settings of feeds. activeFor is the setting of how long users count as
 // active.
-func Import(kinds []services.PostKind, activeFor time.Duration) importer.Kind {
+func Import(settings Settings, activeFor time.Duration) importer.Kind {
 	return importer.Kind{
 		Form: importForm, Objects: "posts", FileFormat: "JSON Lines", Help: importHelp,
 		Examples: []string{"tidings import posts archive.jsonl.gz --prefix u"},
 		Import: func(ctx context.Context, db *sql.DB, ids *services.IDClock, opts importer.Options) (importer.Report, error) {
-			return ImportFile(ctx, db, ids, kinds, opts)
+			return ImportFile(ctx, db, ids, settings.kinds(), opts)
 		},
 		// Posts change feeds that exist already.
 		AfterImport: func(ctx context.Context, db *sql.DB) error {

@@ -164,7 +164,7 @@ func TestDraftsThatAreRefused(t *testing.T) {
 func TestKindsThatEnterFeeds(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"})
 	n := node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
-		KindsInFeeds: []services.PostKind{services.PostKindComment}}), w.Fanout, nil}
+		Settings: Settings{KindsInFeeds: []string{"COMMENT"}}}), w.Fanout, nil}
 	author, reader := n.newAuthorAndReader()
 	post := n.publishDraft(author, Draft{Body: "a post"})
 	comment := n.publishDraft(author, Draft{Body: "a comment", Parent: post})

@@ -116,7 +116,7 @@ func TestFirstPagesThatShareASlot(t *testing.T) {
 		PerRequest: {"": true, "phone": true}, PerDevice: {"": true, "phone": false}, PerUser: {"": false, "phone": false},
 	} {
 		t.Run(string(scope), func(t *testing.T) {
-			h := newBoardNode(fanouttest.New(t, fanouttest.Options{}), func(cfg *Config) { cfg.SessionScope = scope })
+			h := newBoardNode(fanouttest.New(t, fanouttest.Options{}), func(cfg *Config) { cfg.SessionScope = string(scope) })
 			viewer := h.newFullBoardViewer()
 			for device, want := range ready {
 				if got := h.readyFirstPage(viewer, BoardRequest{First: 5, Device: device}); (got != nil) != want {

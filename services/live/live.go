@@ -50,14 +50,9 @@ type Config struct {
 	IDs       *services.IDClock
 	Clock     services.Clock
 
-	Limits ShowLimits // when shows without further reports are closed; zero means 6 h and 12 h
-
-	SessionScope SessionScope // which sessions can live at the same time; "" means PerRequest
+	Settings
 	// RebuildWait is how long a page waits for a rebuild before it is read from SQL; 0 means 500 ms.
 	RebuildWait time.Duration
-	// SessionIdleTime is how long a session lives after its last page, or up to a thirtieth longer; 0 means 30 minutes. No session
-	// lives longer than 24 times that.
-	SessionIdleTime time.Duration
 }
 
 // Service implements shows and boards. It is safe for concurrent use.
@@ -89,22 +84,14 @@ type Service struct {
 // New makes the service of a node, and registers its kinds of jobs, its part of each user's document and board, and the rows that
 // the projector's janitor deletes.
 func New(cfg Config) *Service {
-	if cfg.SessionScope == "" {
-		cfg.SessionScope = PerRequest
-	}
-	if cfg.Limits == (ShowLimits{}) {
-		cfg.Limits = ShowLimits{CloseUnstartedAfter: 6 * time.Hour, CloseLiveAfter: 12 * time.Hour}
-	}
-	if cfg.SessionIdleTime == 0 {
-		cfg.SessionIdleTime = 30 * time.Minute
-	}
+	cfg.Settings = cfg.withDefaults()
 	if cfg.RebuildWait == 0 {
 		cfg.RebuildWait = 500 * time.Millisecond
 	}
 	s := &Service{
 		limits: cfg.Limits, buildWait: cfg.RebuildWait,
 		store: cfg.Store, jobs: cfg.Jobs, redis: projection{cfg.Redis}, reader: cfg.Reader, fanout: cfg.Fanout, projector: cfg.Fanout.Projector, ids: cfg.IDs, clock: cfg.Clock, expiry: cfg.Fanout.Projector.Expiry(),
-		sessionScope: cfg.SessionScope, sessionIdleTime: cfg.SessionIdleTime, maxSessionLife: maxSessionLifeInIdleTimes * cfg.SessionIdleTime,
+		sessionScope: SessionScope(cfg.SessionScope), sessionIdleTime: cfg.SessionIdleTime, maxSessionLife: maxSessionLifeInIdleTimes * cfg.SessionIdleTime,
 	}
 	if s.Memory = cfg.Memory; s.Memory == nil {
 		s.Memory = newMemory(cfg.Changelog, database{cfg.Store}, s.maxSessionLife+extraSessionRetention)
@@ -132,6 +119,6 @@ func (s *Service) forgetAfterSessions(forget func(ctx context.Context, db *sql.D
 	}
 }
 
-// maxSessionLifeInIdleTimes is the longest life of a session, as a multiple of Config.SessionIdleTime, however often the session is
+// maxSessionLifeInIdleTimes is the longest life of a session, as a multiple of Settings.SessionIdleTime, however often the session is
 // read. Nodes and SQL keep former positions of shows for that long.
 const maxSessionLifeInIdleTimes = 24

@@ -78,7 +78,7 @@ func smallChunks(cfg *fanout.Config) { cfg.ChunkSize = 2 }
 // lowModeThresholds makes authors big with 3 followers and huge with 5, in small chunks.
 func lowModeThresholds(cfg *fanout.Config) {
 	smallChunks(cfg)
-	cfg.Thresholds = services.FollowerThresholds{Big: 3, Huge: 5}
+	cfg.BigFollowers, cfg.HugeFollowers = 3, 5
 }
 
 func enqueue(w *fanouttest.World, queued ...jobs.NewJob) {

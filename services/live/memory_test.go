@@ -49,7 +49,7 @@ type showCache struct {
 
 // newCache makes the cache of a node.
 func (s *fakeShowSQL) newCache() *showCache {
-	log := changelog.New(changelog.Config{Log: s, Logger: slog.New(slog.DiscardHandler), Clock: s, PollInterval: time.Hour})
+	log := changelog.New(changelog.Config{Log: s, Logger: slog.New(slog.DiscardHandler), Clock: s, Settings: changelog.Settings{PollInterval: time.Hour}})
 	return &showCache{log, newMemory(log, s, time.Hour)}
 }
 

@@ -35,7 +35,7 @@ type hostHistory struct {
 func TestBoardsEqualTheFactsAfterCrashes(t *testing.T) {
 	settings := func(cfg *fanout.Config) {
 		cfg.ChunkSize = 1
-		cfg.Thresholds = services.FollowerThresholds{Big: 100, Huge: 200}
+		cfg.BigFollowers, cfg.HugeFollowers = 100, 200
 	}
 	eachEnginePair(t, settings, func(t *testing.T, w *fanouttest.World) {
 		fanouttest.ReduceRapidChecks(t, w, 4)

@@ -185,12 +185,6 @@ func (s Show) setReplay(replayURL string, now time.Time) (_ Show, changed bool, 
 	return s.changedTo(after, now)
 }
 
-// ShowLimits define when shows without further reports are closed.
-type ShowLimits struct {
-	CloseUnstartedAfter time.Duration // after the plan of a show that was not started
-	CloseLiveAfter      time.Duration // after the start of a show that was not ended
-}
-
 // closesAt is when a show is closed if nothing is reported until then; it is the zero time for a show that is over or cancelled.
 func (l ShowLimits) closesAt(s Show) time.Time {
 	switch s.Status {

@@ -29,8 +29,7 @@ type Config struct {
 	Jobs      *jobs.Engine         // New registers its kinds of jobs
 	Projector *projector.Projector // New registers the versioned fields in it
 	IDs       *services.IDClock
-	// A type that is taken out of the settings is shown nowhere. Its messages are shown again when the type comes back.
-	Types []string // all types, the default first; none means services.DefaultMessageType alone
+	Settings
 }
 
 // Service is the service of site messages. It is safe for concurrent use.

@@ -6,18 +6,11 @@ import (
 	"net"
 	"net/url"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"tidings/services"
-	"tidings/services/badge/source"
-	"tidings/services/devices"
-	"tidings/services/notifications"
-	"tidings/services/outbound"
-	"tidings/services/ratelimit"
-	"tidings/services/trace"
 	"tidings/transport"
 )
 
@@ -43,10 +36,7 @@ const keyNeededAdvice = "configure --jwt-secret (TIDINGS_JWT_SECRET), --jwt-publ
 // command takes. A node parses the same settings again later and does not report them a second time. A test compares the names with
 // the flags: a check under a name that no flag has would never be reported.
 func (c Config) Faults() map[string]string {
-	faults := map[string]string{}
-	for flag, check := range ownChecks {
-		faults[flag] = check(c)
-	}
+	faults := c.ownFaults()
 	for _, field := range reflect.ValueOf(c).Fields() {
 		if settings, checked := field.Interface().(interface{ Faults() map[string]string }); checked {
 			maps.Copy(faults, settings.Faults())
@@ -55,106 +45,35 @@ func (c Config) Faults() map[string]string {
 	return faults
 }
 
-// ownChecks are the checks of settings by the name of the flag: each returns why the value is invalid, or "".
-var ownChecks = map[string]func(c Config) string{
-	// A check sees the whole configuration, also settings that are wrong themselves, so it must not panic on them.
-	"listen":            func(c Config) string { return c.checkAddress(c.Listen) },
-	"operations-listen": checkOperationsAddress,
-	"pprof": func(c Config) string {
-		return reasonIf(c.Pprof && c.Operations == "" && !c.Development(), "profiles show the inside of the process, so they need --operations-listen (TIDINGS_OPERATIONS_LISTEN), an address that only operators reach")
-	},
-	"traces": func(c Config) string {
-		if c.Traces == "" {
-			return ""
-		}
-		return trace.CheckEndpoint(c.Traces)
-	},
-	"data":               func(c Config) string { return reasonIf(c.Data == "" && !c.Demo, "the name of a folder is required") },
-	"demo":               checkDemo,
-	"database":           checkDatabase,
-	"redis":              checkRedis,
-	"node":               CheckNodeName,
-	"origins":            checkOrigins,
-	"site-message-types": checkMessageTypes,
-	"display-caps": func(c Config) string {
-		_, reason := parseDisplayCaps(c.DisplayCaps)
-		return reason
-	},
-	"rate-limits": func(c Config) string {
-		_, reason := ratelimit.Parse(c.RateLimits)
-		return reason
-	},
-	// Without --trusted-documents the node would refuse every document.
-	"trusted-only": func(c Config) string {
-		return reasonIf(c.TrustedOnly && c.TrustedDocuments == "", "it needs --trusted-documents (TIDINGS_TRUSTED_DOCUMENTS)")
-	},
-	"trusted-proxies": func(c Config) string {
-		_, wrong := transport.ParseProxies(c.TrustedProxies)
-		return reasonIf(wrong != "", services.Quote(wrong)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8")
-	},
-	"webhooks-allow": func(c Config) string {
-		_, wrong := outbound.ParseNetworks(c.WebhooksAllow)
-		return reasonIf(wrong != "", services.Quote(wrong)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8")
-	},
-	// The two settings of Web Push are checked together under the key, and the subject also alone, so that each error names
-	// its flag.
-	"vapid-private-key": func(c Config) string {
-		if c.VAPIDPrivateKey == "" {
-			return reasonIf(c.VAPIDSubject != "", "it is needed with --vapid-subject; tidings vapid makes one")
-		}
-		_, reason := devices.ParseVAPIDKeys(c.VAPIDPrivateKey, c.VAPIDSubject)
-		return reason
-	},
-	"vapid-subject": func(c Config) string {
-		if c.VAPIDPrivateKey == "" && c.VAPIDSubject == "" {
-			return ""
-		}
-		return devices.CheckVAPIDSubject(c.VAPIDSubject)
-	},
-	"web-push-allow": func(c Config) string {
-		_, wrong := outbound.ParseNetworks(c.WebPushAllow)
-		return reasonIf(wrong != "", services.Quote(wrong)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8")
-	},
-	"feed-kinds": func(c Config) string {
-		_, reason := parseFeedKinds(c.FeedKinds)
-		return reason
-	},
-	"categories": func(c Config) string {
-		_, reason := notifications.ParseConfiguredCategories(c.Categories)
-		return reason
-	},
-	"notification-expiry": func(c Config) string {
-		_, reason := parseNotificationExpiry(c.NotificationExpiry)
-		return reason
-	},
-	"badge-expiry": func(c Config) string {
-		_, reason := services.ParseSourceExpiry(c.BadgeExpiry)
-		return reason
-	},
-	// The limit for the application's own tokens must not be below --body-limit: transport.Front, which checks --body-limit alone,
-	// would not apply it.
-	"ingest-body-limit": func(c Config) string {
-		return reasonIf(c.IngestBodyLimit < c.BodyLimit, fmt.Sprintf("it must be at least --body-limit, %d", c.BodyLimit))
-	},
-	"huge-followers": func(c Config) string {
-		return reasonIf(c.HugeFollowers < c.BigFollowers, fmt.Sprintf("it must be at least --big-followers, %d", c.BigFollowers))
-	},
-	// transport demands this too. Here it is reported together with the other faults, and before anything is opened.
-	"jwt-secret": func(c Config) string {
-		return reasonIf(c.JWTSecret != "" && len(c.JWTSecret) < 32, fmt.Sprintf("at least 32 bytes are needed, got %d", len(c.JWTSecret)))
-	},
-	"jwt-public-key": func(c Config) string {
-		return reasonIf(c.JWTPublicKey != "" && c.JWTSecret != "", "only one key for tokens is allowed, and --jwt-secret is set")
-	},
-	// With two keys it would be unclear which one a token must be signed with.
-	"jwks": checkJWKS,
-	// Without a key the audience of tokens is not checked. The operator must not believe that it is.
-	"jwt-audience": func(c Config) string {
-		return reasonIf(c.JWTAudience != "" && c.Development(), "without a key for tokens it has no effect; "+keyNeededAdvice)
-	},
-	"jwt-issuer": func(c Config) string {
-		return reasonIf(c.JWTIssuer != "" && c.Development(), "without a key for tokens it has no effect; "+keyNeededAdvice)
-	},
+// ownFaults are the faults of the settings that are fields of Config themselves. A check sees the whole configuration, also settings
+// that are wrong themselves, so it must not panic on them.
+func (c Config) ownFaults() map[string]string {
+	_, wrongProxy := transport.ParseProxies(c.TrustedProxies)
+	return map[string]string{
+		"listen":            c.checkAddress(c.Listen),
+		"operations-listen": c.checkOperationsAddress(),
+		"pprof":             reasonIf(c.Pprof && c.Operations == "" && !c.Development(), "profiles show the inside of the process, so they need --operations-listen (TIDINGS_OPERATIONS_LISTEN), an address that only operators reach"),
+		"data":              reasonIf(c.Data == "" && !c.Demo, "the name of a folder is required"),
+		"demo":              c.checkDemo(),
+		"database":          c.checkDatabase(),
+		"redis":             c.checkRedis(),
+		"node":              CheckNodeName(c.Node),
+		"origins":           c.checkOrigins(),
+		// Without --trusted-documents the node would refuse every document.
+		"trusted-only":    reasonIf(c.TrustedOnly && c.TrustedDocuments == "", "it needs --trusted-documents (TIDINGS_TRUSTED_DOCUMENTS)"),
+		"trusted-proxies": reasonIf(wrongProxy != "", services.Quote(wrongProxy)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8"),
+		// The limit for the application's own tokens must not be below --body-limit: transport.Front, which checks --body-limit alone,
+		// would not apply it.
+		"ingest-body-limit": reasonIf(c.IngestBodyLimit < c.BodyLimit, fmt.Sprintf("it must be at least --body-limit, %d", c.BodyLimit)),
+		// transport demands this too. Here it is reported together with the other faults, and before anything is opened.
+		"jwt-secret":     reasonIf(c.JWTSecret != "" && len(c.JWTSecret) < 32, fmt.Sprintf("at least 32 bytes are needed, got %d", len(c.JWTSecret))),
+		"jwt-public-key": reasonIf(c.JWTPublicKey != "" && c.JWTSecret != "", "only one key for tokens is allowed, and --jwt-secret is set"),
+		// With two keys it would be unclear which one a token must be signed with.
+		"jwks": c.checkJWKS(),
+		// Without a key the audience of tokens is not checked. The operator must not believe that it is.
+		"jwt-audience": reasonIf(c.JWTAudience != "" && c.Development(), "without a key for tokens it has no effect; "+keyNeededAdvice),
+		"jwt-issuer":   reasonIf(c.JWTIssuer != "" && c.Development(), "without a key for tokens it has no effect; "+keyNeededAdvice),
+	}
 }
 
 // reasonIf returns reason if fault is true, else "". With reasonIf a check of one condition fits on a line.
@@ -167,7 +86,7 @@ func reasonIf(fault bool, reason string) string {
 
 // checkOperationsAddress checks the address for operators. Port 0 of both addresses is no conflict: each gets a port of its own.
 // Whether two names mean one address is found when the second one is opened.
-func checkOperationsAddress(c Config) string {
+func (c Config) checkOperationsAddress() string {
 	switch {
 	case c.Operations == "":
 		return ""
@@ -198,7 +117,7 @@ func (c Config) checkAddress(listen string) string {
 
 // checkDemo refuses a demo world beside anything of a production server. Its page can empty Redis, and its people would be in
 // the database for good. The greatest harm is checked first: a key means production.
-func checkDemo(c Config) string {
+func (c Config) checkDemo() string {
 	switch {
 	case !c.Demo:
 		return ""
@@ -214,7 +133,7 @@ func checkDemo(c Config) string {
 
 // checkDatabase checks the form of the address. Whether the database answers is known only when it is opened. The driver
 // would refuse a wrong form later, with an error that names no flag.
-func checkDatabase(c Config) string {
+func (c Config) checkDatabase() string {
 	scheme, rest, found := strings.Cut(c.Database, ":")
 	known := scheme == "sqlite" && rest != "" || (scheme == "postgres" || scheme == "postgresql") && strings.HasPrefix(rest, "//")
 	return reasonIf(c.Database != "" && !(found && known), "it must be postgres://USER:PASSWORD@HOST/NAME or sqlite:FILE")
@@ -222,7 +141,7 @@ func checkDatabase(c Config) string {
 
 // checkRedis checks the form of the address. Besides the driver's own forms there are those for sentinels and for a cluster: see
 // redis.Options. The address is empty only in a Config that tests make without the command line. It then means auto.
-func checkRedis(c Config) string {
+func (c Config) checkRedis() string {
 	for _, scheme := range []string{"redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"} {
 		if rest, found := strings.CutPrefix(c.Redis, scheme+"://"); found && rest != "" {
 			return ""
@@ -234,13 +153,13 @@ func checkRedis(c Config) string {
 
 // CheckNodeName returns why the name of a node is invalid, or "". It becomes part of keys in Redis and of rows in SQL. Without a
 // name the command line makes one: see NewNodeName.
-func CheckNodeName(c Config) string {
-	return reasonIf(c.Node != "" && services.CheckIdentifier(c.Node) != nil, "1 to 64 of letters, digits, '.', '_' and '-' are allowed")
+func CheckNodeName(name string) string {
+	return reasonIf(name != "" && services.CheckIdentifier(name) != nil, "1 to 64 of letters, digits, '.', '_' and '-' are allowed")
 }
 
 // checkJWKS checks that there is one source of keys, and that an address has a scheme which can be read. Anything without a
 // scheme is a file.
-func checkJWKS(c Config) string {
+func (c Config) checkJWKS() string {
 	if c.JWKS != "" && (c.JWTSecret != "" || c.JWTPublicKey != "") {
 		return "only one key for tokens is allowed, and --jwt-secret or --jwt-public-key is set"
 	}
@@ -250,94 +169,11 @@ func checkJWKS(c Config) string {
 
 // checkOrigins checks that each origin is written as browsers send it: a path or a slash behind it would never match.
 // Browsers send a host in lower case and leave out the scheme's own port.
-func checkOrigins(c Config) string {
+func (c Config) checkOrigins() string {
 	for _, origin := range c.Origins {
 		u, err := url.Parse(origin)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || origin != u.Scheme+"://"+u.Host {
 			return services.Quote(origin) + " is not an origin like scheme://host or scheme://host:port"
-		}
-	}
-	return ""
-}
-
-// parseDisplayCaps reads SOURCE=CAP items, or returns a reason that names the invalid item. A node calls it again for the caps. A
-// number of more than four digits fits beside no icon.
-func parseDisplayCaps(items []string) (caps source.DisplayCaps, reason string) {
-	caps = source.DisplayCaps{}
-	for _, item := range items {
-		name, text, _ := strings.Cut(item, "=")
-		key := services.Source(name)
-		if key != source.CapTotal && !slices.Contains(services.Sources, key) {
-			return nil, fmt.Sprintf("%s is not a source: expected %s or one of %v, then = and the cap", services.Quote(item), source.CapTotal, services.Sources)
-		}
-		limit, err := strconv.Atoi(text)
-		if err != nil || limit < 1 || limit > 9999 {
-			return nil, fmt.Sprintf("%s: 1 to 9999 is allowed after the =", services.Quote(item))
-		}
-		// Without this check the later value would win, and the operator would not see why.
-		if _, twice := caps[key]; twice {
-			return nil, fmt.Sprintf("%s is named twice", key)
-		}
-		caps[key] = limit
-	}
-	return caps, ""
-}
-
-// parseFeedKinds reads the kinds of posts that enter home feeds, or answers why they are invalid. An import reads them too,
-// because its posts enter the same feeds. Existing posts stay in home feeds, or out of them, as they were published.
-func parseFeedKinds(items []string) (kinds []services.PostKind, reason string) {
-	for _, item := range items {
-		kind := services.PostKind(item)
-		if !slices.Contains(services.PostKinds, kind) {
-			return nil, fmt.Sprintf("%s is not a kind of post: expected one of %v", services.Quote(item), services.PostKinds)
-		}
-		kinds = append(kinds, kind)
-	}
-	return kinds, reasonIf(len(kinds) == 0, "at least one kind is required")
-}
-
-// parseNotificationExpiry reads CATEGORY=DAYS items, or answers why they are invalid. A category that is not named keeps its
-// default. 1 to 7 days are allowed, because a count is kept for each of the last eight days; or never.
-func parseNotificationExpiry(items []string) (expiry notifications.ExpiryDays, reason string) {
-	expiry = notifications.ExpiryDays{}
-	for _, item := range items {
-		name, text, _ := strings.Cut(item, "=")
-		// Categories of the application have their days in their own definition.
-		category := services.Category(name)
-		if !slices.Contains(services.Categories, category) {
-			return nil, fmt.Sprintf("%s is not a category: expected one of %v, then = and the days", services.Quote(item), services.Categories)
-		}
-		days, reason := services.ParseExpiryDays(item, text)
-		if reason != "" {
-			return nil, reason
-		}
-		if _, twice := expiry[category]; twice {
-			return nil, fmt.Sprintf("%s is named twice", category)
-		}
-		expiry[category] = days
-	}
-	return expiry, ""
-}
-
-// messageTypePattern is the form of a type of site messages, which becomes a field of every badge document. It allows no comma,
-// because types are given as a list, and no capital letter, because two types that differ only in case would be mistaken for each
-// other.
-var messageTypePattern = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
-
-// checkMessageTypes checks the types of site messages. Their number is bounded, because each is one more field of every user's
-// document and of every read of it.
-func checkMessageTypes(c Config) string {
-	// More kinds of messages can be categories of the application, which cost nothing until they are used.
-	const most = 8
-	if n := len(c.SiteMessageTypes); n == 0 || n > most {
-		return fmt.Sprintf("1 to %d types are allowed, got %d", most, n)
-	}
-	for i, kind := range c.SiteMessageTypes {
-		if !messageTypePattern.MatchString(kind) {
-			return services.Quote(kind) + " is not a type: 1 to 32 of a-z, 0-9, '_' and '-' are allowed"
-		}
-		if slices.Contains(c.SiteMessageTypes[:i], kind) {
-			return services.Quote(kind) + " is named twice"
 		}
 	}
 	return ""

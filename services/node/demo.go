@@ -50,8 +50,9 @@ func claimDemoFolder(cfg *Config) (remove func(), err error) {
 // speedUpStreamForDemo sets what a demo needs of the change stream: it is on, and fast enough to be watched. Lower values that the
 // visitor set are kept.
 func speedUpStreamForDemo(cfg *Config) {
-	cfg.Changes = true
-	cfg.ChangesInterval, cfg.ChangesLap = min(cfg.ChangesInterval, demoChangesInterval), min(cfg.ChangesLap, demoChangesLap)
+	changes := &cfg.Stream
+	changes.AlwaysOn = true
+	changes.ChangeInterval, changes.LapInterval = min(changes.ChangeInterval, demoChangesInterval), min(changes.LapInterval, demoChangesLap)
 }
 
 // serveDemo runs the node and the world on it, until ctx ends or the world cannot be built. ready is called once it is built. The

@@ -12,6 +12,6 @@ import (
 // files has its kind here, and the command line has the words, the help and the call of each. An import differs from the operations
 // of mutations and ingest: importer.Kind has the reasons.
 func Imports(c Config) []importer.Kind {
-	kinds, _ := parseFeedKinds(c.FeedKinds) // checked with the settings
-	return []importer.Kind{social.Import(c.ActiveFor), messages.Import(c.SiteMessageTypes), feed.Import(kinds, c.ActiveFor), live.Import()}
+	active := c.Projector.DormantAfter
+	return []importer.Kind{social.Import(active), messages.Import(c.Messages.Types), feed.Import(c.Feed, active), live.Import()}
 }

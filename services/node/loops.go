@@ -13,7 +13,7 @@ import (
 // first.
 func (s *Server) workerLoops() []func(context.Context) error {
 	var loops []func(context.Context) error
-	for _, worker := range s.Jobs.Workers(s.Config.Workers) {
+	for _, worker := range s.Jobs.Workers(s.Config.Jobs.Workers) {
 		loops = append(loops, worker.Run)
 	}
 	return loops

@@ -133,10 +133,9 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	if s.Store, err = sql.Open(ctx, sql.Config{URL: cfg.DatabaseURL(), Node: cfg.Node, Clock: s.clock, Log: log}); err != nil {
 		return nil, err
 	}
-	ages, _ := services.ParseSourceExpiry(cfg.BadgeExpiry) // checked with the settings
 	// With AllowLateServer the node starts also while Redis does not answer, and reads SQL until it does.
 	s.Redis, err = rdb.Open(ctx, redis.Options{URL: cfg.Redis, AllowLateServer: true, NodeID: cfg.Node, DataDir: cfg.Data, Clock: s.clock, Log: log},
-		rdb.DocumentShape{MessageTypes: cfg.SiteMessageTypes, Expiry: ages})
+		rdb.DocumentShape{MessageTypes: cfg.Messages.Types, Expiry: cfg.Badge.Expiry()})
 	if err != nil {
 		return nil, errors.Join(err, s.Store.Close())
 	}
@@ -158,7 +157,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		_, err = root.Social.EnsureUsers(ctx, web.People)
 	}
 	if err == nil {
-		s.spans, err = trace.Open(ctx, trace.Config{Endpoint: cfg.Traces, Node: cfg.Node, Version: version(), Env: os.Getenv, Log: log})
+		s.spans, err = trace.Open(ctx, trace.Config{Settings: cfg.Trace, Node: cfg.Node, Version: version(), Env: os.Getenv, Log: log})
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Redis.Close(), s.Store.Close())
@@ -166,10 +165,9 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	s.Ready.cachesLoaded = s.Live.Memory.Loaded
 	s.Ready.clockAhead = s.Projector.ClockAhead
 	// These parts serve requests: budgets, sockets, the handler, then the servers around it.
-	limits, _ := ratelimit.Parse(cfg.RateLimits) // checked with the settings, as are the next
-	proxies, _ := transport.ParseProxies(cfg.TrustedProxies)
+	proxies, _ := transport.ParseProxies(cfg.TrustedProxies) // checked with the settings
 	// Budgets are counted on all nodes together: the ledger is Redis, and each node counts alone while that does not answer.
-	s.Limiter = ratelimit.New(ratelimit.Config{Limits: limits, Ledger: rdb.SpendingLedger{Client: s.Redis.Client}, Clock: s.clock, Log: log})
+	s.Limiter = ratelimit.New(ratelimit.Config{Limits: cfg.RateLimit.Limits(), Ledger: rdb.SpendingLedger{Client: s.Redis.Client}, Clock: s.clock, Log: log})
 	// A subscription to badges is woken and has no goroutine, because every user has such a subscription. Subscriptions to lists
 	// are few, and take a goroutine each.
 	s.sockets = transport.NewSockets(transport.SocketConfig{

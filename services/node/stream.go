@@ -13,7 +13,7 @@ import (
 func (s *Server) wireStream() {
 	s.stream = stream.New(stream.Config{
 		DB: s.Store, Peek: s.Badge.Peek, NewestItems: s.Badge.ExplainNewest, SharedChanges: s.countSharedChanges, ActiveSince: s.Projector.IdleBefore,
-		Clock: s.clock, Log: s.Log, AlwaysOn: s.Config.Changes, ChangeInterval: s.Config.ChangesInterval, LapInterval: s.Config.ChangesLap,
+		Clock: s.clock, Log: s.Log, Settings: s.Config.Stream,
 	})
 	// Every job that changes badges marks its users, while the stream is on.
 	s.Projector.OnMark(s.stream.Mark, s.stream.On)

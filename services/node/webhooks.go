@@ -2,7 +2,6 @@ package node
 
 import (
 	"tidings/services"
-	"tidings/services/outbound"
 	"tidings/services/sql"
 	"tidings/services/stream"
 	"tidings/services/webhooks"
@@ -11,10 +10,9 @@ import (
 // WebhookConfig is the part of a webhooks service that the settings give, for a node and for the command line. The command line has
 // no node: without Online the service can test and manage webhooks, and delivers nothing.
 func WebhookConfig(cfg Config, db *sql.DB, changes *stream.Service) webhooks.Config {
-	allow, _ := outbound.ParseNetworks(cfg.WebhooksAllow) // checked with the settings
 	return webhooks.Config{
-		DB: db, Stream: changes, Node: cfg.Node, SiteMessageTypes: cfg.SiteMessageTypes, Clock: services.SystemClock{},
-		Allow: allow, Timeout: cfg.WebhooksTimeout, ParallelRequests: cfg.WebhooksRequests,
+		DB: db, Stream: changes, Node: cfg.Node, SiteMessageTypes: cfg.Messages.Types, Clock: services.SystemClock{},
+		Settings: cfg.Webhooks,
 	}
 }
 

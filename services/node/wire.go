@@ -40,25 +40,20 @@ import (
 // sources. Nothing runs before Run, so a function may be set after the part that calls it. A new feature is a few lines of this
 // file: its New, its source among those of the badges, its field of the Resolver, its exports, its steps of a removal.
 func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
-	// Lists in settings are parsed here. Config.Faults has checked them, so the reasons that the parsers return are ignored.
-	caps, _ := parseDisplayCaps(s.Config.DisplayCaps) // checked with the settings, as are the next
-	expiry, _ := parseNotificationExpiry(s.Config.NotificationExpiry)
-	ages, _ := services.ParseSourceExpiry(s.Config.BadgeExpiry)
-	kinds, _ := parseFeedKinds(s.Config.FeedKinds)
 	// The whole node has one clock of IDs. Its random part makes IDs of two nodes in one millisecond different.
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
 	// The engines over SQL and Redis: node caches, jobs, projections.
 	s.Caches = nodecache.New(nodecache.Config{
-		Facts: nodecache.SQL{DB: s.Store}, Redis: s.Redis, Clock: s.clock, Log: s.Log, PollInterval: s.Config.LogInterval,
+		Facts: nodecache.SQL{DB: s.Store}, Redis: s.Redis, Clock: s.clock, Log: s.Log, Changelog: s.Config.Changelog,
 	})
 	s.Jobs = jobs.New(jobs.Config{DB: s.Store, Clock: s.clock, Log: s.Log})
 	s.Projector = projector.New(projector.Config{
 		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Activity: s.Caches.Activity, Clock: s.clock, IDs: ids, Log: s.Log,
-		DormantAfter: s.Config.ActiveFor, IdleAfter: s.Config.IdleAfter, Expiry: ages,
+		Settings: s.Config.Projector, Expiry: s.Config.Badge.Expiry(),
 	})
 	fanoutConfig := fanout.Config{
 		Jobs: s.Jobs, Projector: s.Projector, Store: s.Store, Redis: s.Redis, Clock: s.clock, IDs: ids, Log: s.Log,
-		Thresholds: services.FollowerThresholds{Big: s.Config.BigFollowers, Huge: s.Config.HugeFollowers},
+		Settings: s.Config.Fanout,
 	}
 	for _, change := range changes {
 		change(&fanoutConfig)
@@ -66,40 +61,36 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	s.Fanout = fanout.New(fanoutConfig)
 	// The audit and the cleaner work on everything that is registered below. They find it when they run, so their place in
 	// this order does not matter.
-	s.audit = audit.New(audit.Config{Store: s.Store, Redis: s.Redis, Projector: s.Projector, Clock: s.clock, Log: s.Log, LapTime: s.Config.AuditEvery})
-	s.cleaner = projector.NewCleaner(s.Projector, s.Config.CleanEvery)
+	s.audit = audit.New(audit.Config{Store: s.Store, Redis: s.Redis, Projector: s.Projector, Clock: s.clock, Log: s.Log, Settings: s.Config.Audit})
+	s.cleaner = projector.NewCleaner(s.Projector, s.Config.Projector.CleanEvery)
 	// The features. Each registers its kinds of jobs, changes and versioned fields by itself.
 	announced := announcements.New(announcements.Config{
 		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Changelog: s.Caches.Changelog, Projector: s.Projector, IDs: ids, Clock: s.clock,
 	})
 	conversations := chat.New(chat.Config{
-		Store: s.Store, Redis: s.Redis, Changelog: s.Caches.Changelog, Jobs: s.Jobs, Projector: s.Projector, Clock: s.clock, MuteMentions: s.Config.MuteMentions, MaxGroupMembers: s.Config.MaxGroup,
-		MaxMembersCountedOnWrite: s.Config.MaxWriteMembers, MaxLoadCountedOnWrite: s.Config.MaxWriteLoad, InsideLease: s.Config.InsideLease,
+		Store: s.Store, Redis: s.Redis, Changelog: s.Caches.Changelog, Jobs: s.Jobs, Projector: s.Projector, Clock: s.clock, Settings: s.Config.Chat,
 	})
-	letters := messages.New(messages.Config{DB: s.Store, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Types: s.Config.SiteMessageTypes})
-	// Categories of the settings are defined when the node begins, in SQL, beside those that operators defined.
-	categories, _ := notifications.ParseConfiguredCategories(s.Config.Categories)
+	letters := messages.New(messages.Config{DB: s.Store, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Settings: s.Config.Messages})
 	notified := notifications.New(notifications.Config{
-		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Changelog: s.Caches.Changelog, IDs: ids, Log: s.Log, Expiry: expiry, Categories: categories,
+		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Changelog: s.Caches.Changelog, IDs: ids, Log: s.Log, Settings: s.Config.Notifications,
 	})
 	lists := views.New(views.Config{
 		DB: s.Store, Redis: s.Redis.Client, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Clock: s.clock, Log: s.Log,
 	})
 	s.Live = live.New(live.Config{
 		Store: s.Store, Redis: s.Redis, Reader: s.Caches.Reader, Changelog: s.Caches.Changelog, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
-		Limits:       live.ShowLimits{CloseUnstartedAfter: s.Config.ShowLateAfter, CloseLiveAfter: s.Config.ShowLongest},
-		SessionScope: live.SessionScope(s.Config.BoardSessions), SessionIdleTime: s.Config.BoardSessionFor,
+		Settings: s.Config.Live,
 	})
 	// Badges and pushes read all features.
 	s.Badge = badge.New(badge.Config{
-		Store: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Pulled: s.Caches.Pulled, Clock: s.clock, Log: s.Log, Caps: caps,
+		Store: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Pulled: s.Caches.Pulled, Clock: s.clock, Log: s.Log, Caps: s.Config.Badge.Caps(),
 		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), s.Live.Source(), notified.Source(), lists.Source()},
 	})
 	// The hub and the stream come after the badges, which they render and compare.
 	s.wireHub()
 	s.wireStream()
 	posted := feed.New(feed.Config{
-		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Posts: s.Caches.Posts, Reader: s.Caches.Reader, Pulled: s.Caches.Pulled, InFlight: s.Caches.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, KindsInFeeds: kinds,
+		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Posts: s.Caches.Posts, Reader: s.Caches.Reader, Pulled: s.Caches.Pulled, InFlight: s.Caches.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Settings: s.Config.Feed,
 	})
 	// The resolvers get the parts that they need, and no more.
 	return &resolvers.Resolver{
@@ -108,8 +99,8 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		Exports: export.Reader{DB: s.Store, Kinds: AllExportKinds},
 		Refs:    refs.New(s.Store), Stream: s.stream, Webhooks: s.webhooks, Devices: s.devices, Live: s.Live, Sources: dataloader.Sources{Posts: s.Caches.Reader, Shows: s.Live.Memory},
 		Social: social.New(social.Config{
-			Store: s.Store, People: s.Caches.People, Fanout: s.Fanout, IDs: ids, Notifications: notified, MaxFollowees: s.Config.MaxFollowees,
-			MaxMutes: s.Config.MaxMutes, MaxBlocks: s.Config.MaxBlocks, MaxHides: s.Config.MaxHides, OnBlock: conversations.CloseDirect,
+			Store: s.Store, People: s.Caches.People, Fanout: s.Fanout, IDs: ids, Notifications: notified, OnBlock: conversations.CloseDirect,
+			Settings: s.Config.Social,
 		}),
 		Messages: letters,
 		Views:    lists,
@@ -126,7 +117,7 @@ func (s *Server) wireHub() {
 	s.Hub = push.New(push.Config{
 		DocumentVersions: s.Redis.DocumentVersions, WriteLeases: s.Redis.Presence.WriteOnlineLeases, RemoveLeases: s.forgetUnwatchedUsers, MarkDocumentsLost: s.Redis.MarkDocumentsLost, Render: s.Badge.ReadAndFollow,
 		SharedChangeSequences: s.Caches.Changelog.VersionSums, RaiseVersions: s.Badge.RaiseDocumentsAbove, NoteClientVersion: s.Badge.NoteClientVersion,
-		Clock: s.clock, Log: s.Log, MinSendInterval: s.Config.PushInterval, ReconcileInterval: s.Config.ReconcileInterval,
+		Clock: s.clock, Log: s.Log, Settings: s.Config.Push,
 	})
 	s.Caches.Changelog.OnSharedChange(s.Hub.HintSharedContent)
 	s.Caches.Changelog.OnReadersNotified(s.Hub.HintSharedContentOf)

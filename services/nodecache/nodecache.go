@@ -14,7 +14,6 @@ package nodecache
 
 import (
 	"log/slog"
-	"time"
 
 	"tidings/services"
 	"tidings/services/changelog"
@@ -38,11 +37,11 @@ var _ CopyStore = (*rdb.Projections)(nil)
 
 // Config configures the caches of a node.
 type Config struct {
-	Facts        Facts
-	Redis        CopyStore // the copies that the caches keep in Redis for all nodes
-	Log          *slog.Logger
-	Clock        services.Clock // nil is the machine's clock
-	PollInterval time.Duration  // the time between two polls of the changelog; 0 means 500 ms
+	Facts     Facts
+	Redis     CopyStore // the copies that the caches keep in Redis for all nodes
+	Log       *slog.Logger
+	Clock     services.Clock // nil is the machine's clock
+	Changelog changelog.Settings
 }
 
 // Caches are the caches of one node. Take only the cache that you use.
@@ -59,7 +58,7 @@ type Caches struct {
 // New makes the caches of a node, all empty.
 func New(cfg Config) *Caches {
 	// The caches are made in the order in which their kinds of log entries and their poll tasks run: see changelog.Follower.
-	log := changelog.New(changelog.Config{Log: cfg.Facts, Logger: cfg.Log, Clock: cfg.Clock, PollInterval: cfg.PollInterval})
+	log := changelog.New(changelog.Config{Log: cfg.Facts, Logger: cfg.Log, Clock: cfg.Clock, Settings: cfg.Changelog})
 	m := &Caches{
 		Changelog: log,
 		People:    people.NewMemory(log, cfg.Facts, 0),

@@ -151,7 +151,7 @@ func pick[K comparable, V any](from map[K]V, keys []K) map[K]V {
 
 // newCaches makes the caches of a node whose SQL and Redis is e.
 func newCaches(e *fakeStores) *Caches {
-	return New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), PollInterval: time.Hour})
+	return New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), Changelog: changelog.Settings{PollInterval: time.Hour}})
 }
 
 // postChangedAt is a post whose last change was at timeAtSecond(changed).

@@ -118,10 +118,10 @@ func hostCategoryNames(hosts []services.HostCategory) []services.Category {
 	return names
 }
 
-// ParseConfiguredCategories parses NAME and NAME=OPTION+OPTION items, or returns the reason why they are invalid. The options are
+// parseConfiguredCategories parses NAME and NAME=OPTION+OPTION items, or returns the reason why they are invalid. The options are
 // the days of expiry or never, single, dot and apart. Without options a category is grouped, counts as a number in the total, and
 // expires after services.MaxExpiryDays.
-func ParseConfiguredCategories(items []string) (list []services.HostCategory, reason string) {
+func parseConfiguredCategories(items []string) (list []services.HostCategory, reason string) {
 	for _, item := range items {
 		category, reason := parseConfiguredCategory(item)
 		if reason != "" {

@@ -30,15 +30,14 @@ import (
 
 // Config has the dependencies and settings of the service.
 type Config struct {
-	DB         *sql.DB
-	Redis      *rdb.Projections     // gets the host categories, by which it knows the fields of documents
-	Jobs       *jobs.Engine         // New registers its kinds of jobs
-	Projector  *projector.Projector // New registers its versioned fields
-	Changelog  *changelog.Follower  // the cache of host categories follows it; nil: only this node's own commands change the cache
-	IDs        *services.IDClock    // makes the IDs of host notifications
-	Log        *slog.Logger
-	Expiry     ExpiryDays              // of each of services.Categories; nil means the default
-	Categories []services.HostCategory // from the configuration: LoadAndDefineCategories defines them
+	DB        *sql.DB
+	Redis     *rdb.Projections     // gets the host categories, by which it knows the fields of documents
+	Jobs      *jobs.Engine         // New registers its kinds of jobs
+	Projector *projector.Projector // New registers its versioned fields
+	Changelog *changelog.Follower  // the cache of host categories follows it; nil: only this node's own commands change the cache
+	IDs       *services.IDClock    // makes the IDs of host notifications
+	Log       *slog.Logger
+	Settings
 }
 
 // Service is the service of the list of notifications and its marks. It is safe for concurrent use. All of its state is in SQL,
@@ -64,9 +63,11 @@ type Service struct {
 
 // New makes the service, and registers the kinds of its jobs and its versioned fields.
 func New(cfg Config) *Service {
+	expiry, _ := parseExpiry(cfg.Expiry) // Faults has checked it, as it has the next
+	toDefine, _ := parseConfiguredCategories(cfg.Categories)
 	s := &Service{
-		db: cfg.DB, redis: cfg.Redis, projector: cfg.Projector, ids: cfg.IDs, log: cfg.Log, expiry: cfg.Expiry,
-		toDefine: cfg.Categories, causesPerPage: causesPerPage,
+		db: cfg.DB, redis: cfg.Redis, projector: cfg.Projector, ids: cfg.IDs, log: cfg.Log, expiry: expiry,
+		toDefine: toDefine, causesPerPage: causesPerPage,
 	}
 	// Without Redis nobody reads documents, so nobody needs to know their fields.
 	var install func(*services.HostCategories)

@@ -30,6 +30,14 @@ func prefixes(texts ...string) (list []netip.Prefix) {
 	return list
 }
 
+// CheckNetworks returns why the texts are not what ParseNetworks reads, or "".
+func CheckNetworks(texts []string) (reason string) {
+	if _, wrong := ParseNetworks(texts); wrong != "" {
+		return services.Quote(wrong) + " is not an address or a network like 10.0.0.1 or 10.0.0.0/8"
+	}
+	return ""
+}
+
 // ParseNetworks reads networks and addresses. wrong is the first text that is neither.
 func ParseNetworks(texts []string) (networks []netip.Prefix, wrong string) {
 	for _, text := range texts {

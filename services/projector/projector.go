@@ -48,9 +48,8 @@ type Config struct {
 	IDs      *services.IDClock // makes this node's sortable IDs, by the database's clock
 	Log      *slog.Logger
 
-	DormantAfter        time.Duration // users not seen for longer are dormant, unless an admin has set another time; 0 means 30 days
-	IdleAfter           time.Duration // users not seen for longer are idle, unless an admin has set another time; 0 means 7 days
-	MaxParallelRebuilds int           // how many projections are rebuilt in parallel, for all callers together; 0 means 16
+	Settings
+	MaxParallelRebuilds int // how many projections are rebuilt in parallel, for all callers together; 0 means 16
 
 	Expiry services.SourceExpiry // how long items of each source stay in its count
 }

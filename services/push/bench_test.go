@@ -34,8 +34,7 @@ func newWatchedHub(b *testing.B, n int) (h *Hub, version *atomic.Uint64, events 
 			}
 			return list, make([]error, len(users))
 		},
-		MinSendInterval:   time.Nanosecond,
-		ReconcileInterval: time.Hour,
+		Settings: Settings{MinSendInterval: time.Nanosecond, ReconcileInterval: time.Hour},
 	}
 	h = New(config)
 	ctx, cancel := context.WithCancel(context.Background())

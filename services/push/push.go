@@ -63,11 +63,10 @@ type Config struct {
 	Clock services.Clock // nil means the machine's clock
 	Log   *slog.Logger   // nil discards
 
-	MinSendInterval   time.Duration // between two changes sent to one user; 0 is 100 ms. The first goes at once.
-	ReconcileInterval time.Duration // between two reconciliations; 0 is 1 s
-	Lease             time.Duration // how long a lease holds; it is renewed after a third; 0 is 90 s
-	KeepUnwatchedFor  time.Duration // how long a user without watchers stays in memory, for reconnects; 0 is 2 s
-	CompareOneUserIn  int           // each reconciliation renders one user in this many, to compare it with the shown state; 0 is 30
+	Settings
+	Lease            time.Duration // how long a lease holds; it is renewed after a third; 0 is 90 s
+	KeepUnwatchedFor time.Duration // how long a user without watchers stays in memory, for reconnects; 0 is 2 s
+	CompareOneUserIn int           // each reconciliation renders one user in this many, to compare it with the shown state; 0 is 30
 }
 
 // Stats are the hub's counters: the first two are current values, the others totals since New.

@@ -65,9 +65,9 @@ var budgets = []Budget{Reads, Events, Writes, Follows, Conversations, Sockets, H
 // maxLimit is far above what a server can do, and keeps an allowance within the numbers of the token buckets.
 const maxLimit = 1_000_000_000
 
-// Parse reads NAME=NUMBER items over the defaults, or returns the reason why they are invalid. The single item "off"
+// parse reads NAME=NUMBER items over the defaults, or returns the reason why they are invalid. The single item "off"
 // removes all limits.
-func Parse(items []string) (limits Limits, reason string) {
+func parse(items []string) (limits Limits, reason string) {
 	limits = Defaults()
 	if len(items) == 1 && items[0] == "off" {
 		return Limits{}, ""

@@ -302,7 +302,7 @@ func TestParse(t *testing.T) {
 		{[]string{"writes=1"}, `"writes=1" is not a budget`, nil},
 		{[]string{"off", "WRITES=1"}, `"off" is not a budget`, nil},
 	} {
-		limits, reason := Parse(test.items)
+		limits, reason := parse(test.items)
 		if !strings.HasPrefix(reason, test.reason) || (reason == "") != (test.reason == "") {
 			t.Errorf("%v: %q: want %q", test.items, reason, test.reason)
 		}

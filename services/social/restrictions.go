@@ -35,7 +35,7 @@ func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Comm
 			if now := tx.EventTime(); !until.IsZero() && !until.After(now) {
 				return nil, services.Errorf(services.Invalid, "until: %s is in the past; it is now %s", timeText(until), timeText(now))
 			}
-			if _, err := s.restrict(ctx, tx, mute, s.maxMutes); err != nil {
+			if _, err := s.restrict(ctx, tx, mute, s.limits.MaxMutes); err != nil {
 				return nil, err
 			}
 			left := []jobs.NewJob{fanout.FollowJob(muter, muted)}
@@ -71,7 +71,7 @@ func (s *Service) HideFrom(author, follower services.UserID) *jobs.Command {
 		Name: "hideFrom", Actor: author,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			hide := services.Restriction{Kind: services.Hide, Owner: author, Other: follower}
-			if _, err := s.restrict(ctx, tx, hide, s.maxHides); err != nil {
+			if _, err := s.restrict(ctx, tx, hide, s.limits.MaxHides); err != nil {
 				return nil, err
 			}
 			// Only the follower's feed, board and notifications change. The author sees nothing new, so there is nothing to
@@ -104,7 +104,7 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 		Name: "block", Actor: blocker,
 		Apply: func(ctx context.Context, tx *sql.Tx) (ids []string, err error) {
 			block := services.Restriction{Kind: services.Block, Owner: blocker, Other: blocked}
-			if ended, err = s.restrict(ctx, tx, block, s.maxBlocks); err != nil {
+			if ended, err = s.restrict(ctx, tx, block, s.limits.MaxBlocks); err != nil {
 				return nil, err
 			}
 			for _, edge := range ended {

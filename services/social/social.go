@@ -14,7 +14,6 @@
 package social
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -38,12 +37,9 @@ type Config struct {
 	Notifications *notifications.Service // recounts after a block and after its end
 	IDs           *services.IDClock
 
-	MaxFollowees int // how many users a user may follow; 0 means 2,000
-	MaxMutes     int // how many users a user may mute; 0 means 10,000
-	MaxBlocks    int // how many users a user may block; 0 means 10,000
-	MaxHides     int // from how many users a user may hide; 0 means 10,000
-
 	OnBlock BlockHook // nil for none
+
+	Settings
 }
 
 // BlockHook is a feature's part of a block. It runs in the block's transaction. It returns jobs to commit with the block, and a
@@ -57,20 +53,14 @@ type Service struct {
 	fanout        *fanout.Fanout
 	notifications *notifications.Service
 	ids           *services.IDClock
-	maxFollowees  int
-	maxMutes      int
-	maxBlocks     int
-	maxHides      int
+	limits        Settings
 	onBlock       BlockHook
 }
 
 // New makes the service. It registers nothing, because fan-out registers the jobs of follows.
 func New(cfg Config) *Service {
-	const many = 10_000
 	return &Service{
-		store: cfg.Store, people: cfg.People, fanout: cfg.Fanout, notifications: cfg.Notifications, ids: cfg.IDs, maxFollowees: cmp.Or(cfg.MaxFollowees, 2000),
-		maxMutes: cmp.Or(cfg.MaxMutes, many), maxBlocks: cmp.Or(cfg.MaxBlocks, many), maxHides: cmp.Or(cfg.MaxHides, many),
-		onBlock: cfg.OnBlock,
+		store: cfg.Store, people: cfg.People, fanout: cfg.Fanout, notifications: cfg.Notifications, ids: cfg.IDs, limits: cfg.Settings.withDefaults(), onBlock: cfg.OnBlock,
 	}
 }
 
@@ -203,14 +193,14 @@ func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 				return nil, err
 			}
 			// A follow that exists already does not exceed the limit, and needs no more than this statement.
-			following, follows, err := people.CountFollowees(ctx, tx, follower, followee, s.maxFollowees)
+			following, follows, err := people.CountFollowees(ctx, tx, follower, followee, s.limits.MaxFollowees)
 			switch {
 			case err != nil:
 				return nil, err
 			case follows:
 				return nil, jobs.ErrUnchanged
-			case following >= s.maxFollowees:
-				return nil, services.Errorf(services.Conflict, "userId: at most %d people can be followed", s.maxFollowees)
+			case following >= s.limits.MaxFollowees:
+				return nil, services.Errorf(services.Conflict, "userId: at most %d people can be followed", s.limits.MaxFollowees)
 			}
 			since, err := posts.NewID(ctx, tx, s.ids) // the follow begins after all posts that exist
 			if err != nil {
@@ -223,7 +213,7 @@ func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 			if err != nil {
 				return nil, err
 			}
-			tx.EnforceLimit(people.FolloweesLimit, follower, s.maxFollowees)
+			tx.EnforceLimit(people.FolloweesLimit, follower, s.limits.MaxFollowees)
 			return nil, enqueueFollowJobs(ctx, tx, follower, followee)
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.ReconcileFollow(ctx, follower, followee) },

@@ -1,7 +1,6 @@
 package social
 
 import (
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,8 +24,8 @@ const maxPeoplePerList = 3
 
 // newNode makes the service on the engines of a world.
 func newNode(w *fanouttest.World) testNode {
-	return testNode{w, New(Config{Store: w.Store, People: w.Caches.People, Fanout: w.Fanout, IDs: w.IDs, Notifications: notificationstest.New(w), MaxFollowees: maxPeoplePerList,
-		MaxMutes: maxPeoplePerList, MaxBlocks: maxPeoplePerList, MaxHides: maxPeoplePerList})}
+	return testNode{w, New(Config{Store: w.Store, People: w.Caches.People, Fanout: w.Fanout, IDs: w.IDs, Notifications: notificationstest.New(w),
+		Settings: Settings{MaxFollowees: maxPeoplePerList, MaxMutes: maxPeoplePerList, MaxBlocks: maxPeoplePerList, MaxHides: maxPeoplePerList}})}
 }
 
 // eachNode runs a test on both engine pairs.
@@ -124,8 +123,8 @@ func TestTheNumberFollowedIsLimited(t *testing.T) {
 
 func TestTheDefaultLimit(t *testing.T) {
 	service := New(Config{})
-	if got := []int{service.maxFollowees, service.maxMutes, service.maxBlocks, service.maxHides}; !slices.Equal(got, []int{2000, 10_000, 10_000, 10_000}) {
-		t.Errorf("%v", got)
+	if want := (Settings{MaxFollowees: 2000, MaxMutes: 10_000, MaxBlocks: 10_000, MaxHides: 10_000}); service.limits != want {
+		t.Errorf("%+v", service.limits)
 	}
 }
 

@@ -32,7 +32,7 @@ var (
 		FROM {rows $1 user_number BIGINT, marks BIGINT, due_at BIGINT} AS r
 		WHERE stream_due.user_number = r.user_number AND stream_due.marks = r.marks`)
 
-	// postponeDue is for all marks of some users: those who would be due earlier become due at $2: Config.ChangeInterval after this
+	// postponeDue is for all marks of some users: those who would be due earlier become due at $2: Settings.ChangeInterval after this
 	// comparison.
 	postponeDue = sql.NewStatement("postpone users of the change stream", `UPDATE stream_due SET due_at = $2
 		WHERE due_at < $2 AND {in user_number $1 BIGINT}`)

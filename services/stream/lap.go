@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// earlyLapDivisor is a divisor: after a change that many users share a lap begins Config.LapInterval / earlyLapDivisor after the last
+	// earlyLapDivisor is a divisor: after a change that many users share a lap begins Settings.LapInterval / earlyLapDivisor after the last
 	// lap began, by default 5 s.
 	earlyLapDivisor = 12
 	// lapRestFactor is how long the writer rests after a lap, as a multiple of the time that it worked: a lap never takes more than
@@ -22,7 +22,7 @@ const (
 // another writer begins a lap of its own.
 type lap struct {
 	running              bool            // a lap is under way
-	repeatSoon           bool            // another lap is due Config.LapInterval / earlyLapDivisor after this one began: see requestLap
+	repeatSoon           bool            // another lap is due Settings.LapInterval / earlyLapDivisor after this one began: see requestLap
 	began                time.Time       // when the lap under way began, or else the last one
 	ended                time.Time       // when the last lap ended; zero while one is under way
 	workTime             time.Duration   // how long the lap has worked, without its waits for an engine that did not answer
@@ -30,7 +30,7 @@ type lap struct {
 	lastUser             services.UserID // the last user visited
 }
 
-// requestLap asks for a lap now, and for a second one Config.LapInterval / earlyLapDivisor later, when every node has learned that the
+// requestLap asks for a lap now, and for a second one Settings.LapInterval / earlyLapDivisor later, when every node has learned that the
 // stream is on: until then a node marks nobody.
 func (l *lap) requestLap() { *l = lap{repeatSoon: true} }
 

@@ -93,7 +93,7 @@ func (w *testWorld) newService() *Service {
 	s := New(Config{
 		DB: w.DB, Peek: w.peekBadges, NewestItems: w.readNewestItems, SharedChanges: func() uint64 { return w.appliedSharedChanges },
 		ActiveSince: func() time.Time { return time.Time{} }, Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler),
-		AlwaysOn: true, LapInterval: 24 * time.Hour, Lease: 100 * time.Millisecond,
+		Settings: Settings{AlwaysOn: true, LapInterval: 24 * time.Hour}, Lease: 100 * time.Millisecond,
 	})
 	s.cfg.ChangeInterval = -time.Second // marked users are due at once
 	return s

@@ -11,7 +11,7 @@ import (
 
 const (
 	slowBatchSize = 50 // users compared at once: users who were away for long are counted in SQL, one by one
-	// A slow lap begins slowLapFactor * Config.LapInterval after the beginning of the one before, unless a shared change begins it
+	// A slow lap begins slowLapFactor * Settings.LapInterval after the beginning of the one before, unless a shared change begins it
 	// earlier.
 	slowLapFactor = 10
 	// slowLapRestFactor is how long a slow lap rests after a batch, as a multiple of its duration: it takes a tenth of one

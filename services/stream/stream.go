@@ -49,10 +49,8 @@ type Config struct {
 	Clock services.Clock
 	Log   *slog.Logger
 
-	AlwaysOn       bool          // the stream is on even without a reader; else see SetHasReaders
-	ChangeInterval time.Duration // the shortest time between two changes of one user; 0 means 1 s
-	LapInterval    time.Duration // least time between two starts of laps; a twelfth after shared changes, tenfold for slow laps; 0: 1 min
-	Lease          time.Duration // of the writer; 0 means 5 s
+	Settings
+	Lease time.Duration // of the writer; 0 means 5 s
 }
 
 // Service is the change stream on one node. It is safe for concurrent use. The laps, isWriterUntil and wasNotWriting belong to the

@@ -26,11 +26,11 @@ import (
 
 // Config says where the spans go.
 type Config struct {
-	Endpoint string              // http:// or https:// of the collector; "" is none
-	Node     string              // this node's name
-	Version  string              // of the program
-	Env      func(string) string // reads an environment variable of OpenTelemetry
-	Log      *slog.Logger
+	Settings
+	Node    string              // this node's name
+	Version string              // of the program
+	Env     func(string) string // reads an environment variable of OpenTelemetry
+	Log     *slog.Logger
 }
 
 // sendTimeout is the default of OpenTelemetry. The end of the process waits at most closeTimeout.
@@ -105,8 +105,8 @@ func newSender(address string, cfg Config) (*sender, error) {
 	switch protocol := cmp.Or(cfg.Env("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), cfg.Env("OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf"); {
 	case protocol != "http/protobuf":
 		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %s: only http/protobuf is supported, usually on port 4318", strconv.Quote(protocol))
-	case CheckEndpoint(address) != "":
-		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: %s", CheckEndpoint(address))
+	case checkEndpoint(address) != "":
+		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: %s", checkEndpoint(address))
 	}
 	s := &sender{address: address, headers: http.Header{}, log: cfg.Log, client: &http.Client{Timeout: sendTimeout}}
 	if text := cmp.Or(cfg.Env("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT"), cfg.Env("OTEL_EXPORTER_OTLP_TIMEOUT")); text != "" {
@@ -126,15 +126,6 @@ func newSender(address string, cfg Config) (*sender, error) {
 	}
 	s.headers.Set("Content-Type", "application/x-protobuf")
 	return s, nil
-}
-
-// CheckEndpoint returns why the address of a collector is invalid, or "".
-func CheckEndpoint(address string) string {
-	at, err := url.Parse(address)
-	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-		return "it must be the address of a collector for OTLP over HTTP, like http://127.0.0.1:4318"
-	}
-	return ""
 }
 
 // Start does nothing: the first spans make the connection.

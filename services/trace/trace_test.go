@@ -101,7 +101,7 @@ func openRecorder(tb testing.TB, cfg Config, environment map[string]string) *Rec
 
 func TestSpansAreNestedAndRecordOnlyErrorCodes(t *testing.T) {
 	c := startCollector(t)
-	r := openRecorder(t, Config{Endpoint: c.URL + "/", Node: "n1", Version: "v1"}, map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "api-key=a%20b, x=y"})
+	r := openRecorder(t, Config{Settings: Settings{Endpoint: c.URL + "/"}, Node: "n1", Version: "v1"}, map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "api-key=a%20b, x=y"})
 	ctx, outer := StartOperation(t.Context(), "query", strings.Repeat("long", 100))
 	_, inner := Start(ctx, "sql", "one")
 	inner.SetCount(3)
@@ -134,7 +134,7 @@ func TestSpansAreNestedAndRecordOnlyErrorCodes(t *testing.T) {
 
 func TestLaterWorkIsTracedToItsCause(t *testing.T) {
 	c := startCollector(t)
-	r := openRecorder(t, Config{Endpoint: c.URL}, nil)
+	r := openRecorder(t, Config{Settings: Settings{Endpoint: c.URL}}, nil)
 	cause := func(name string) (Cause, []byte) {
 		ctx, span := StartOperation(t.Context(), "mutation", name)
 		defer span.End(nil)
@@ -166,7 +166,7 @@ func TestLaterWorkIsTracedToItsCause(t *testing.T) {
 
 func TestRequestsContinueTheirTrace(t *testing.T) {
 	c := startCollector(t)
-	r := openRecorder(t, Config{Endpoint: c.URL}, nil)
+	r := openRecorder(t, Config{Settings: Settings{Endpoint: c.URL}}, nil)
 	handler := Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, span := Start(r.Context(), "inner", "")
 		span.End(nil)
@@ -205,7 +205,7 @@ func TestRequestsContinueTheirTrace(t *testing.T) {
 func TestALostCollectorIsLoggedOnce(t *testing.T) {
 	c := startCollector(t)
 	var log bytes.Buffer
-	r := openRecorder(t, Config{Endpoint: c.URL, Log: slog.New(slog.NewTextHandler(&log, nil))}, nil)
+	r := openRecorder(t, Config{Settings: Settings{Endpoint: c.URL}, Log: slog.New(slog.NewTextHandler(&log, nil))}, nil)
 	for _, status := range []int{200, 500, 503, 500, 200, 200} {
 		c.answerWith(status)
 		_, span := StartOperation(t.Context(), "query", "")
@@ -233,7 +233,7 @@ func TestVariablesThatCannotBeFollowedAreErrors(t *testing.T) {
 		"a resource":   {"http://h", map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "a=%zz"}, "NAME=VALUE"},
 		"other schema": {"ftp://h", nil, "http://127.0.0.1:4318"},
 	} {
-		r, err := Open(context.Background(), Config{Endpoint: c.endpoint, Env: func(name string) string { return c.environment[name] }, Log: slog.New(slog.DiscardHandler)})
+		r, err := Open(context.Background(), Config{Settings: Settings{Endpoint: c.endpoint}, Env: func(name string) string { return c.environment[name] }, Log: slog.New(slog.DiscardHandler)})
 		if r != nil || Enabled() || (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "s3cret")) {
 			t.Errorf("%s: %v, %v, want %q", name, r, err, c.want)
 		}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"os"
 	"sync"
 	"testing"
@@ -159,7 +158,7 @@ func newTestWorld(b *peopletest.TestStore) *testWorld {
 	}
 	w.stream = stream.New(stream.Config{
 		DB: b.DB, Peek: w.peekBadges, NewestItems: w.readNewestItems, SharedChanges: func() uint64 { return 0 }, ActiveSince: func() time.Time { return time.Time{} },
-		Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler), AlwaysOn: true, ChangeInterval: -time.Second, LapInterval: 24 * time.Hour,
+		Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler), Settings: stream.Settings{AlwaysOn: true, ChangeInterval: -time.Second, LapInterval: 24 * time.Hour},
 	})
 	w.writeStream()
 	return w
@@ -246,8 +245,8 @@ func (w *testWorld) setOnline(user services.UserID, online bool) {
 // newNode makes the webhooks of one node. It may call the receivers of the test, which are on loopback.
 func (w *testWorld) newNode(change ...func(*Config)) *Service {
 	cfg := Config{
-		DB: w.DB, Stream: w.stream, Node: "node", Clock: w.Clock, Log: slog.New(slog.DiscardHandler), Timeout: 5 * time.Second,
-		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, SiteMessageTypes: []string{"general"},
+		DB: w.DB, Stream: w.stream, Node: "node", Clock: w.Clock, Log: slog.New(slog.DiscardHandler),
+		Settings: Settings{Timeout: 5 * time.Second, Allow: []string{"127.0.0.0/8"}}, SiteMessageTypes: []string{"general"},
 		Online: func(_ context.Context, users []services.UserID) (map[services.UserID]bool, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

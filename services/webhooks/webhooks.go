@@ -23,7 +23,6 @@ package webhooks
 import (
 	"context"
 	"log/slog"
-	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -48,9 +47,7 @@ type Config struct {
 	Clock            services.Clock
 	Log              *slog.Logger
 
-	Allow            []netip.Prefix // networks that may be called though they are not public
-	Timeout          time.Duration  // of one request; 0 means 10 s
-	ParallelRequests int            // at once to one endpoint; 0 means 8
+	Settings
 }
 
 const (
@@ -83,7 +80,8 @@ func New(cfg Config) *Service {
 		cfg.ParallelRequests = 8
 	}
 	// One client for all endpoints: it keeps connections to each of their hosts.
-	guard := outbound.Guard{Allow: cfg.Allow, SettingName: "--webhooks-allow (TIDINGS_WEBHOOKS_ALLOW)"}
+	allow, _ := outbound.ParseNetworks(cfg.Allow) // Faults has checked them
+	guard := outbound.Guard{Allow: allow, SettingName: "--webhooks-allow (TIDINGS_WEBHOOKS_ALLOW)"}
 	s := &Service{cfg: cfg, db: cfg.DB, sender: &sender{guard: guard, client: outbound.NewClient(guard, cfg.Timeout, cfg.ParallelRequests)}, changesPerRound: changesPerRound}
 	// The pool gives each endpoint to one node, and calls Step of its deliverer in a goroutine of its own.
 	s.pool = leases.NewWorkerPool(leases.Config{

@@ -94,7 +94,7 @@ func startNodeWithWebhookReceiver(t *testing.T) (n *world.Node, receiver string)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(server.Close)
 	n = world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), ChangeConfig: func(cfg *node.Config) {
-		cfg.Changes, cfg.WebhooksAllow = true, []string{"127.0.0.1"}
+		cfg.Stream.AlwaysOn, cfg.Webhooks.Allow = true, []string{"127.0.0.1"}
 	}})
 	n.Badges("ann")
 	n.Badges("bob")

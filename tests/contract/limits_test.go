@@ -20,7 +20,7 @@ const mutWholeHomeFeedSeen = `mutation{markHomeFeedSeen(input:{}){badges{version
 
 // A viewer beyond a rate limit gets an error with the time to wait. Other viewers are not affected.
 func TestOverspendingIsRateLimited(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Redis: "embedded", ChangeConfig: func(cfg *node.Config) { cfg.RateLimits = []string{"WRITES=3", "READS=0"} }})
+	n := world.StartNode(t, world.NodeOptions{Redis: "embedded", ChangeConfig: func(cfg *node.Config) { cfg.RateLimit.Budgets = []string{"WRITES=3", "READS=0"} }})
 	for range 3 {
 		n.MustAsk("alice", mutWholeHomeFeedSeen, nil, nil)
 	}
@@ -61,7 +61,7 @@ func TestOverspendingIsRateLimited(t *testing.T) {
 
 // Two nodes share one allowance for a viewer: once one node has granted all of it, the other refuses.
 func TestNodesShareRateLimits(t *testing.T) {
-	p := world.StartNodePair(t, redistest.Redis(t), func(cfg *node.Config) { cfg.RateLimits = []string{"WRITES=60"} })
+	p := world.StartNodePair(t, redistest.Redis(t), func(cfg *node.Config) { cfg.RateLimit.Budgets = []string{"WRITES=60"} })
 	granted := func(n *world.Node, atMost int) int {
 		for count := range atMost {
 			if got := n.Ask("mallory", mutWholeHomeFeedSeen, nil); got.ErrorCode() == "RATE_LIMITED" {

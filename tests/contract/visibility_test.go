@@ -54,7 +54,7 @@ const (
 // the ID is read. It also sets a push key, without which no device can be registered.
 func raiseQueryLimits(cfg *node.Config) {
 	cfg.QueryTokens, cfg.QueryFields, cfg.QueryAliases, cfg.QueryCost = 100_000, 10_000, 10_000, 100_000_000
-	cfg.VAPIDPrivateKey, cfg.VAPIDSubject = strings.Repeat("A", 42)+"E", "mailto:ops@example.com"
+	cfg.Devices.VAPIDPrivateKey, cfg.Devices.VAPIDSubject = strings.Repeat("A", 42)+"E", "mailto:ops@example.com"
 }
 
 func startHiddenItemsNode(t *testing.T, database string) *hiddenItemsNode {

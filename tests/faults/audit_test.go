@@ -15,7 +15,7 @@ import (
 // repairs, pushes and counts the difference. It finds no other difference, although the program is in use.
 func TestAuditRepairsAndPushes(t *testing.T) {
 	server := redistest.NewServer(t)
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), ChangeConfig: func(cfg *node.Config) { cfg.AuditEvery = 2 * time.Second }})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), ChangeConfig: func(cfg *node.Config) { cfg.Audit.LapTime = 2 * time.Second }})
 	n.Follow("reader", "author")
 	n.Publish("author", "one")
 	n.Publish("author", "two")

@@ -69,7 +69,7 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := fanouttest.New(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded"})
 		im := newImporter(t, w.Store)
-		service := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Types: messageTypes})
+		service := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Settings: messages.Settings{Types: messageTypes}})
 		file := im.writeFile("spring.jsonl", messagesFile)
 		want := importer.Report{Kind: "messages", CountsRecipients: true, LastLine: 4, GoodRows: 3, NewItems: 2, Recipients: 6}
 		if diff := cmp.Diff(want, im.mustImportMessages(importer.Options{File: file, BatchSize: 1})); diff != "" {
@@ -114,7 +114,7 @@ func (b *failingDB) Write(ctx context.Context, fn func(tx *sql.Tx) error) error 
 func TestAnInterruptedImportOfMessagesResumes(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"})
 	im := newImporter(t, w.Store)
-	service := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Types: messageTypes})
+	service := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Settings: messages.Settings{Types: messageTypes}})
 	file := im.writeFile("spring.jsonl", messagesFile)
 	_, err := messages.ImportFile(t.Context(), &failingDB{w.Store, 1}, services.NewIDClock(im, 1), messageTypes, importer.Options{File: file, BatchSize: 1, Out: &im.out})
 	if services.CodeOf(err) != services.Unavailable {

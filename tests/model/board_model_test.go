@@ -206,7 +206,9 @@ func TestBoardsEqualTheModel(t *testing.T) {
 			}
 		})
 	}
-	late := func(cfg *node.Config) { cfg.ShowLateAfter, cfg.ShowLongest = 7*24*time.Hour, 7*24*time.Hour } // no job closes a show
+	late := func(cfg *node.Config) { // no job closes a show
+		cfg.Live.Limits = live.ShowLimits{CloseUnstartedAfter: 7 * 24 * time.Hour, CloseLiveAfter: 7 * 24 * time.Hour}
+	}
 	t.Run("sqlite-embedded", func(t *testing.T) {
 		check(t, []*world.Node{world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true, ChangeConfig: late})}, nil)
 	})

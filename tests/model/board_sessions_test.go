@@ -19,7 +19,7 @@ import (
 // "request", "device" or "user".
 func startBoardNode(t *testing.T, redis, sessions string) (n *world.Node, reader services.UserID) {
 	t.Helper()
-	return startBoardNodeWith(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redis, ManualStepping: true, ChangeConfig: func(cfg *node.Config) { cfg.BoardSessions = sessions }})
+	return startBoardNodeWith(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redis, ManualStepping: true, ChangeConfig: func(cfg *node.Config) { cfg.Live.SessionScope = sessions }})
 }
 
 // startBoardNodeWith starts a node with these options and a reader who follows a host of three shows.
@@ -109,7 +109,7 @@ func TestBoardSessionsEndAfter30MinutesIdleOr12Hours(t *testing.T) {
 // much longer. Later pages of a session need them, even on a node that has just started.
 func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 	on := func(lives time.Duration) world.NodeOptions {
-		return world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), ManualStepping: true, ChangeConfig: func(cfg *node.Config) { cfg.BoardSessionFor = lives }}
+		return world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), ManualStepping: true, ChangeConfig: func(cfg *node.Config) { cfg.Live.SessionIdleTime = lives }}
 	}
 	// moved returns the first page of a board, and the show that was last on the board and moved to the top after the session began.
 	moved := func(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID, top live.Board, last services.ShowID) {

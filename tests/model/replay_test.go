@@ -223,8 +223,8 @@ func (h *history) eventsText() string {
 
 // setBadgeExpiry sets short expiries, so that unread items expire while a history runs.
 func setBadgeExpiry(cfg *node.Config) {
-	cfg.BadgeExpiry = []string{"HOME_FEED=2", "SITE_MESSAGES=1", "ANNOUNCEMENTS=2", "CONVERSATIONS=1"}
-	cfg.NotificationExpiry = []string{"LIKE=1", "FOLLOW=2"}
+	cfg.Badge.BadgeExpiry = []string{"HOME_FEED=2", "SITE_MESSAGES=1", "ANNOUNCEMENTS=2", "CONVERSATIONS=1"}
+	cfg.Notifications.Expiry = []string{"LIKE=1", "FOLLOW=2"}
 }
 
 // A history of events that is reported later, in order and with the times of its events, leads to the same state as if each event were

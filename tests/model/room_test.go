@@ -307,7 +307,9 @@ func TestAReplayedRoomCountsLikeItsLog(t *testing.T) {
 			t.Fatalf("%s: %q is no number of days", replayedLogDaysVariable, text)
 		}
 	}
-	n := world.StartNode(t, world.NodeOptions{Redis: "auto", ManualStepping: true, ChangeConfig: func(cfg *node.Config) { cfg.MaxWriteMembers, cfg.MaxWriteLoad = 300, 100_000_000 }})
+	n := world.StartNode(t, world.NodeOptions{Redis: "auto", ManualStepping: true, ChangeConfig: func(cfg *node.Config) {
+		cfg.Chat.MaxMembersCountedOnWrite, cfg.Chat.MaxLoadCountedOnWrite = 300, 100_000_000
+	}})
 	r := newReplayedRoom(t, n)
 	played := 0
 	forEachRoomLogLine(t, days, r.replayLine, func(day string) {

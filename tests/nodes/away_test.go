@@ -29,7 +29,7 @@ func TestAwayAlertsOnceTheSocketIsClosed(t *testing.T) {
 	t.Cleanup(receiver.Close)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ChangeConfig: func(cfg *node.Config) {
 		withChangeStream(24 * time.Hour)(cfg)
-		cfg.WebhooksAllow = []string{"127.0.0.1"}
+		cfg.Webhooks.Allow = []string{"127.0.0.1"}
 	}})
 	waitChangeStreamBegun(n)
 	n.Badges("ann")
@@ -67,7 +67,7 @@ func TestAwayAlertsOnceTheSocketIsClosed(t *testing.T) {
 // With the setting away for Web Push, a user's registered browser alerts for an item that arrives after the user's last socket is closed.
 // In this test the socket has shown no item before.
 func TestBrowsersAlertOnceTheSocketIsClosed(t *testing.T) {
-	n, push := startPushNode(t, func(cfg *node.Config) { cfg.WebPushAway = true })
+	n, push := startPushNode(t, func(cfg *node.Config) { cfg.Devices.OnlyAway = true })
 	userBrowser{push.Subscribe("phone"), n}.register("ann")
 	n.Badges("bob")
 	post := n.Publish("ann", "a post")

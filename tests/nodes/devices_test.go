@@ -71,8 +71,8 @@ func startPushNode(t *testing.T, change ...func(*node.Config)) (*world.Node, *de
 		t.Fatal(err)
 	}
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ChangeConfig: func(cfg *node.Config) {
-		cfg.VAPIDPrivateKey, cfg.VAPIDSubject, cfg.WebPushAllow = private, "mailto:ops@example.com", []string{"127.0.0.1"}
-		cfg.ChangesInterval = 10 * time.Millisecond
+		cfg.Devices.VAPIDPrivateKey, cfg.Devices.VAPIDSubject, cfg.Devices.Allow = private, "mailto:ops@example.com", []string{"127.0.0.1"}
+		cfg.Stream.ChangeInterval = 10 * time.Millisecond
 		for _, one := range change {
 			one(cfg)
 		}

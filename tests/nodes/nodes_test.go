@@ -88,7 +88,7 @@ func TestReconciliationFindsChangesOfLostHints(t *testing.T) {
 // show the missed changes.
 func TestHintsAloneAndTheirConnectionCut(t *testing.T) {
 	server := redistest.NewServer(t)
-	p := world.StartNodePair(t, server.URL(), func(cfg *node.Config) { cfg.ReconcileInterval = time.Hour })
+	p := world.StartNodePair(t, server.URL(), func(cfg *node.Config) { cfg.Push.ReconcileInterval = time.Hour })
 	p.A.Follow("reader", "author")
 	device := world.OpenBadgeSubscription(t, p.B.URL, "reader")
 	device.WaitCounts(t, world.DeviceUpdateTimeout, 0, 0)
@@ -234,7 +234,7 @@ func TestOtherNodesReadTheLogAfterAHint(t *testing.T) {
 		"cluster": func(t *testing.T) string { return redistest.Cluster(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := world.StartNodePair(t, redis(t), func(cfg *node.Config) { cfg.LogInterval = time.Hour })
+			p := world.StartNodePair(t, redis(t), func(cfg *node.Config) { cfg.Changelog.PollInterval = time.Hour })
 			for _, order := range [][2]*world.Node{{p.A, p.B}, {p.B, p.A}} {
 				here, there := order[0], order[1]
 				reader, host := here.Config.Node+"-reader", here.Config.Node+"-host"

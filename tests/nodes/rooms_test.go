@@ -15,7 +15,7 @@ import (
 // and however long ago their badges were read.
 func TestMessagesOfAQuietRoomReachEveryNode(t *testing.T) {
 	server := redistest.NewServer(t)
-	p := world.StartNodePair(t, server.URL(), func(cfg *node.Config) { cfg.MaxWriteMembers = 1 })
+	p := world.StartNodePair(t, server.URL(), func(cfg *node.Config) { cfg.Chat.MaxMembersCountedOnWrite = 1 })
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}

@@ -89,7 +89,7 @@ func hasSourceCount(source string, count int) func(world.Change) bool {
 func TestChangesOfAwayFollowers(t *testing.T) {
 	p := world.StartNodePair(t, redistest.Redis(t), func(cfg *node.Config) {
 		withChangeStream(200 * time.Millisecond)(cfg)
-		cfg.MaxWriteMembers = 2
+		cfg.Chat.MaxMembersCountedOnWrite = 2
 	})
 	w := newInactiveFollowers(t, p.A, p.B)
 	key := w.nodeA.Announce(map[string]any{"title": "news", "content": "for all"})

@@ -97,7 +97,7 @@ func (c *multiNodeActors) waitChangesEqualBadges(r *world.ChangesReader) {
 // next. If it is a day, no lap comes during a test: marks alone must find every change of single users.
 func withChangeStream(lap time.Duration) func(cfg *node.Config) {
 	return func(cfg *node.Config) {
-		cfg.Changes, cfg.ChangesInterval, cfg.ChangesLap = true, 10*time.Millisecond, lap
+		cfg.Stream.AlwaysOn, cfg.Stream.ChangeInterval, cfg.Stream.LapInterval = true, 10*time.Millisecond, lap
 	}
 }
 

@@ -48,7 +48,7 @@ func isDotLit(b world.Badges, dot string) bool {
 // A message is sent through one node while a dot that another node raised before it is still unknown there. The device on the first
 // node gets both changes, although its node learns of them in the wrong order.
 func TestADeviceGetsChangesThatItsNodeLearnsOutOfOrder(t *testing.T) {
-	p := world.StartNodePair(t, redistest.Redis(t), func(cfg *node.Config) { cfg.MaxWriteMembers = 1 })
+	p := world.StartNodePair(t, redistest.Redis(t), func(cfg *node.Config) { cfg.Chat.MaxMembersCountedOnWrite = 1 })
 	_, say := newRoomCountedOnRead(t, p.A, "alice", "bob", "carol")
 	p.A.RaiseDot(map[string]any{"name": "shop"})
 	device := world.OpenBadgeSubscription(t, p.B.URL, "bob")
@@ -83,7 +83,7 @@ func TestVersionsRiseOverARestart(t *testing.T) {
 	database := sqltest.SQLite(t)
 	start := func() *world.Node {
 		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis.URL(), ChangeConfig: func(cfg *node.Config) {
-			cfg.MaxWriteMembers, cfg.BigFollowers, cfg.HugeFollowers = 1, 1, 1
+			cfg.Chat.MaxMembersCountedOnWrite, cfg.Fanout.BigFollowers, cfg.Fanout.HugeFollowers = 1, 1, 1
 		}})
 	}
 	n := start()

@@ -38,7 +38,7 @@ func newAlertReceiver(t *testing.T, sources ...string) *alertReceiver {
 	t.Cleanup(receiver.Close)
 	l.Node = world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ChangeConfig: func(cfg *node.Config) {
 		withChangeStream(24 * time.Hour)(cfg)
-		cfg.WebhooksAllow = []string{"127.0.0.1"}
+		cfg.Webhooks.Allow = []string{"127.0.0.1"}
 	}})
 	l.MustAsk("boss:admin", `mutation($u:URL!,$s:[String!]!){addWebhook(input:{name:"parts",url:$u,sources:$s}){secret}}`, map[string]any{"u": receiver.URL, "s": sources}, nil)
 	waitChangeStreamBegun(l.Node)

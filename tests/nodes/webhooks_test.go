@@ -27,7 +27,7 @@ func TestWebhooksOverTheAPI(t *testing.T) {
 	defer receiver.Close()
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ChangeConfig: func(cfg *node.Config) {
 		withChangeStream(24 * time.Hour)(cfg)
-		cfg.WebhooksAllow = []string{"127.0.0.1"}
+		cfg.Webhooks.Allow = []string{"127.0.0.1"}
 	}})
 	const add = `mutation($u:URL!){addWebhook(input:{name:"app",url:$u,sources:["NOTIFICATIONS:LIKE"]}){secret webhook{name url sources state secrets}}}`
 	var added struct {

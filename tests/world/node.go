@@ -48,7 +48,7 @@ func StartNode(tb testing.TB, options NodeOptions) *Node {
 		tb.Fatal(err)
 	}
 	cfg := command.Config
-	cfg.Data, cfg.Database, cfg.Redis, cfg.Drain, cfg.RateLimits = tb.TempDir(), options.Database, options.Redis, 0, []string{"off"}
+	cfg.Data, cfg.Database, cfg.Redis, cfg.Drain, cfg.RateLimit.Budgets = tb.TempDir(), options.Database, options.Redis, 0, []string{"off"}
 	if options.ChangeConfig != nil {
 		options.ChangeConfig(&cfg)
 	}

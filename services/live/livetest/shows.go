@@ -18,7 +18,7 @@ import (
 func New(w *fanouttest.World, limits live.ShowLimits) *live.Service {
 	s := live.New(live.Config{
 		Store: w.Store, Redis: w.Redis, Reader: w.Caches.Reader, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
-		Limits: limits,
+		Settings: live.Settings{Limits: limits},
 	})
 	w.ShowService = s
 	return s
