@@ -224,7 +224,7 @@ func TestOnlyVariablesMayBeLong(t *testing.T) {
 // The cache drops the least recently used documents to stay within its limit of bytes, for documents of any content.
 func TestTheQueryCacheIsBoundedInBytes(t *testing.T) {
 	const limit = 1 << 20
-	documents := newDocumentPreparer(Config{Schema: newTestSchema(), QueryCacheBytes: limit}.withDefaults())
+	documents := newDocumentPreparer(Config{Schema: newTestSchema(), RequestSettings: RequestSettings{QueryCacheBytes: limit}}.withDefaults())
 	hold := func(texts int, text func(i int) string) (kept int, bytes int64) {
 		t.Helper()
 		for i := range texts {

@@ -207,7 +207,7 @@ func TestALoopForgetsAnInvalidToken(t *testing.T) {
 	if err := os.WriteFile(path, []byte(keySetJSON(ed25519JWK("e", ed25519PublicKey()))), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	identity := newIdentity(t, IdentityConfig{JWKS: path, Clock: clock})
+	identity := newIdentity(t, IdentityConfig{TokenSettings: TokenSettings{JWKS: path}, Clock: clock})
 	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.Identity = identity })
 	text := rawRequest(queryBody("{ who }"), "Authorization: Bearer "+signClaims(t, jwt.SigningMethodEdDSA, ed25519Key(), "e", claimsOf("alice", noon.Add(time.Minute))))
 	k := f.openKeepAliveConn()

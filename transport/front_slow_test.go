@@ -34,7 +34,7 @@ func TestFrontReadsTheHeadOfABodyInPiecesOnce(t *testing.T) {
 // A token that expires while the body arrives is checked again.
 func TestFrontChecksTheTokenWhenTheBodyIsThere(t *testing.T) {
 	clock := &fixedClock{now: noon}
-	identity := newIdentity(t, IdentityConfig{HMACSecret: testHMACSecret, Clock: clock})
+	identity := newIdentity(t, IdentityConfig{TokenSettings: TokenSettings{HMACSecret: testHMACSecret}, Clock: clock})
 	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.Identity = identity })
 	text := rawRequest(queryBody("{ who }"), "Authorization: Bearer "+signHMAC(t, testHMACSecret, claimsOf("alice", noon.Add(time.Minute))))
 	if _, err := f.openKeepAliveConn().ask(text); err != nil { // from here on the head is remembered with its caller

@@ -319,7 +319,7 @@ func TestFrontForgetsAnInvalidToken(t *testing.T) {
 		}
 	}
 	keep(ed25519JWK("e", ed25519PublicKey()), rsaJWK("r", &rsaKey().PublicKey))
-	identity := newIdentity(t, IdentityConfig{JWKS: path, Clock: clock})
+	identity := newIdentity(t, IdentityConfig{TokenSettings: TokenSettings{JWKS: path}, Clock: clock})
 	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.Identity = identity })
 	signed := func(lasts time.Duration) string {
 		return rawRequest(queryBody("{ who }"), "Authorization: Bearer "+signClaims(t, jwt.SigningMethodEdDSA, ed25519Key(), "e", claimsOf("alice", noon.Add(lasts))))

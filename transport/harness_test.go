@@ -141,7 +141,7 @@ func newSocketFixture(t *testing.T, change func(*SocketConfig)) *socketFixture {
 	w := &socketFixture{T: t, schema: schema, sockets: NewSockets(cfg), identity: cfg.Identity, listener: newPipeListener()}
 	w.dialContext = w.listener.dial
 	w.server = &http.Server{
-		Handler:  Handler(Config{Schema: schema, Identity: cfg.Identity, Sockets: w.sockets, ErrorPresenter: presentErrorWithCode, Recover: recoverWithoutLog, Log: discardLog, MaxPersistedQueryBytes: 1 << 20}),
+		Handler:  Handler(Config{Schema: schema, Identity: cfg.Identity, Sockets: w.sockets, ErrorPresenter: presentErrorWithCode, Recover: recoverWithoutLog, Log: discardLog, RequestSettings: RequestSettings{MaxPersistedQueryBytes: 1 << 20}}),
 		ErrorLog: slog.NewLogLogger(discardLog.Handler(), slog.LevelError),
 	}
 	go w.server.Serve(w.listener)

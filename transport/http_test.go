@@ -215,7 +215,9 @@ func TestCrossOrigin(t *testing.T) {
 			t.Errorf("%q: %d %v", origin, got.status, got.header)
 		}
 	}
-	keyed := newDevelopmentHandler(t, func(cfg *Config) { cfg.Identity = newIdentity(t, IdentityConfig{HMACSecret: testHMACSecret}) })
+	keyed := newDevelopmentHandler(t, func(cfg *Config) {
+		cfg.Identity = newIdentity(t, IdentityConfig{TokenSettings: TokenSettings{HMACSecret: testHMACSecret}})
+	})
 	if got := postQuery(t, keyed, "{ hello }"); got.header.Get("Vary") != "" {
 		t.Error("Vary without origins")
 	}

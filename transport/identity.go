@@ -38,14 +38,8 @@ const (
 // IdentityConfig configures the check of tokens. Exactly one of Development, HMACSecret, PublicKeyFile and JWKS is set, and it
 // alone determines the algorithm: the token's header is compared with it, and never trusted.
 type IdentityConfig struct {
-	Development   bool   // accept tokens dev:KEY; refused together with a key
-	HMACSecret    string // HS256; at least 32 bytes
-	PublicKeyFile string // PEM: an RSA key (2,048 bits or more) for RS256, an Ed25519 key for EdDSA
-	JWKS          string // a file, or an http or https URL, with RSA and Ed25519 keys
-
-	// Without these two, any token signed by the key is accepted, even a token that the issuer made for another service.
-	Audience string // aud must contain it; "" skips the check
-	Issuer   string // iss must equal it; "" skips the check
+	Development bool // accept tokens dev:KEY; refused together with a key
+	TokenSettings
 
 	JWKSInterval time.Duration // how often the keys are read again; default 5 min
 

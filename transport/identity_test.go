@@ -124,9 +124,9 @@ func withAudienceIssuerAndClock(cfg IdentityConfig) IdentityConfig {
 func TestTokenKeysAndAlgorithms(t *testing.T) {
 	rsaPublic := must(x509.MarshalPKIXPublicKey(rsaKey().Public()))
 	rsaPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: rsaPublic})
-	byRSA := newIdentity(t, withAudienceIssuerAndClock(IdentityConfig{PublicKeyFile: writePublicKeyPEM(t, rsaKey().Public())}))
-	byEd := newIdentity(t, withAudienceIssuerAndClock(IdentityConfig{PublicKeyFile: writePublicKeyPEM(t, ed25519Key().Public())}))
-	byHMAC := newIdentity(t, withAudienceIssuerAndClock(IdentityConfig{HMACSecret: testHMACSecret}))
+	byRSA := newIdentity(t, withAudienceIssuerAndClock(IdentityConfig{TokenSettings: TokenSettings{PublicKeyFile: writePublicKeyPEM(t, rsaKey().Public())}}))
+	byEd := newIdentity(t, withAudienceIssuerAndClock(IdentityConfig{TokenSettings: TokenSettings{PublicKeyFile: writePublicKeyPEM(t, ed25519Key().Public())}}))
+	byHMAC := newIdentity(t, withAudienceIssuerAndClock(IdentityConfig{TokenSettings: TokenSettings{HMACSecret: testHMACSecret}}))
 	good := claimsValidAtNoon()
 	forged := func(token string) string {
 		parts := strings.Split(token, ".")
@@ -168,7 +168,7 @@ func TestTokenKeysAndAlgorithms(t *testing.T) {
 }
 
 func TestTokenClaims(t *testing.T) {
-	identity := newIdentity(t, withAudienceIssuerAndClock(IdentityConfig{HMACSecret: testHMACSecret}))
+	identity := newIdentity(t, withAudienceIssuerAndClock(IdentityConfig{TokenSettings: TokenSettings{HMACSecret: testHMACSecret}}))
 	with := func(change ...any) string { return signHMAC(t, testHMACSecret, claimsValidAtNoon(change...)) }
 	const no = services.Unauthenticated
 	checkTokens(t, []tokenCase{
@@ -191,7 +191,7 @@ func TestTokenClaims(t *testing.T) {
 
 func TestExpiresIsWhenTheTokenStopsBeingAccepted(t *testing.T) {
 	clock := &fixedClock{now: noon}
-	identity := newIdentity(t, IdentityConfig{HMACSecret: testHMACSecret, Clock: clock})
+	identity := newIdentity(t, IdentityConfig{TokenSettings: TokenSettings{HMACSecret: testHMACSecret}, Clock: clock})
 	token := signHMAC(t, testHMACSecret, claimsOf("alice", noon.Add(time.Minute)))
 	_, expires, err := identity.Viewer(t.Context(), token, "", "")
 	if err != nil {
@@ -208,7 +208,7 @@ func TestExpiresIsWhenTheTokenStopsBeingAccepted(t *testing.T) {
 }
 
 func TestScopes(t *testing.T) {
-	identity := newIdentity(t, IdentityConfig{HMACSecret: testHMACSecret, Clock: &fixedClock{now: noon}})
+	identity := newIdentity(t, IdentityConfig{TokenSettings: TokenSettings{HMACSecret: testHMACSecret}, Clock: &fixedClock{now: noon}})
 	for _, test := range []struct {
 		name  string
 		scope any              // the claim; nil omits it
@@ -325,16 +325,16 @@ func TestIdentityConfigFaultsNameTheField(t *testing.T) {
 		says string
 	}{
 		{"Nothing", IdentityConfig{}, "exactly one of Development, HMACSecret, PublicKeyFile and JWKS must be set, got 0: none"},
-		{"Two", IdentityConfig{Development: true, HMACSecret: testHMACSecret}, "got 2: Development, HMACSecret"},
-		{"ShortSecret", IdentityConfig{HMACSecret: "short"}, "HMACSecret: at least 32 bytes are needed, got 5"},
-		{"NoFile", IdentityConfig{PublicKeyFile: "/nowhere/key.pem"}, "PublicKeyFile"},
-		{"NoPEM", IdentityConfig{PublicKeyFile: file("hello")}, "not a PEM file"},
-		{"DamagedPEM", IdentityConfig{PublicKeyFile: file("-----BEGIN PUBLIC KEY-----\naGVsbG8=\n-----END PUBLIC KEY-----\n")}, "PublicKeyFile"},
-		{"PrivateKey", IdentityConfig{PublicKeyFile: file(string(private))}, "a public key is needed"},
-		{"SmallRSA", IdentityConfig{PublicKeyFile: writePublicKeyPEM(t, tooSmallRSAKey.Public())}, "2048 bits is needed, got 1024"},
-		{"NoJWKS", IdentityConfig{JWKS: "/nowhere/jwks.json"}, "JWKS"},
-		{"EmptyJWKS", IdentityConfig{JWKS: file(`{"keys":[]}`)}, "no RSA key"},
-		{"JWKSNoJSON", IdentityConfig{JWKS: file(`hello`)}, "not a JSON Web Key Set"},
+		{"Two", IdentityConfig{Development: true, TokenSettings: TokenSettings{HMACSecret: testHMACSecret}}, "got 2: Development, HMACSecret"},
+		{"ShortSecret", IdentityConfig{TokenSettings: TokenSettings{HMACSecret: "short"}}, "HMACSecret: at least 32 bytes are needed, got 5"},
+		{"NoFile", IdentityConfig{TokenSettings: TokenSettings{PublicKeyFile: "/nowhere/key.pem"}}, "PublicKeyFile"},
+		{"NoPEM", IdentityConfig{TokenSettings: TokenSettings{PublicKeyFile: file("hello")}}, "not a PEM file"},
+		{"DamagedPEM", IdentityConfig{TokenSettings: TokenSettings{PublicKeyFile: file("-----BEGIN PUBLIC KEY-----\naGVsbG8=\n-----END PUBLIC KEY-----\n")}}, "PublicKeyFile"},
+		{"PrivateKey", IdentityConfig{TokenSettings: TokenSettings{PublicKeyFile: file(string(private))}}, "a public key is needed"},
+		{"SmallRSA", IdentityConfig{TokenSettings: TokenSettings{PublicKeyFile: writePublicKeyPEM(t, tooSmallRSAKey.Public())}}, "2048 bits is needed, got 1024"},
+		{"NoJWKS", IdentityConfig{TokenSettings: TokenSettings{JWKS: "/nowhere/jwks.json"}}, "JWKS"},
+		{"EmptyJWKS", IdentityConfig{TokenSettings: TokenSettings{JWKS: file(`{"keys":[]}`)}}, "no RSA key"},
+		{"JWKSNoJSON", IdentityConfig{TokenSettings: TokenSettings{JWKS: file(`hello`)}}, "not a JSON Web Key Set"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			identity, err := NewIdentity(t.Context(), test.cfg)

@@ -64,7 +64,7 @@ func TestJWKSFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte(set), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	identity := newIdentity(t, IdentityConfig{JWKS: path, Clock: &fixedClock{now: noon}})
+	identity := newIdentity(t, IdentityConfig{TokenSettings: TokenSettings{JWKS: path}, Clock: &fixedClock{now: noon}})
 	claims := claimsOf("alice", noon.Add(time.Hour))
 	for _, test := range []struct {
 		name  string
@@ -198,7 +198,7 @@ func (i *issuer) failWithStatus(status int) {
 func TestJWKSUnknownKidReadsTheSetAgainAtMostOnceInTenSeconds(t *testing.T) {
 	issuer := newIssuer(t, keySetJSON(rsaJWK("old", &rsaKey().PublicKey)))
 	clock := &fixedClock{now: noon}
-	identity := newIdentity(t, IdentityConfig{JWKS: issuer.URL, Clock: clock})
+	identity := newIdentity(t, IdentityConfig{TokenSettings: TokenSettings{JWKS: issuer.URL}, Clock: clock})
 	claims := claimsOf("alice", noon.Add(time.Hour))
 	code := func(kid string) services.Code {
 		_, _, err := identity.Viewer(t.Context(), signClaims(t, jwt.SigningMethodEdDSA, ed25519Key(), kid, claims), "", "")
@@ -268,7 +268,7 @@ func TestJWKSStartFails(t *testing.T) {
 	} {
 		issuer := newIssuer(t, "")
 		issuer.answerFunc.Store(answer)
-		if _, err := NewIdentity(t.Context(), IdentityConfig{JWKS: issuer.URL}); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := NewIdentity(t.Context(), IdentityConfig{TokenSettings: TokenSettings{JWKS: issuer.URL}}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -284,7 +284,7 @@ func TestJWKSErrorsHideTheAddress(t *testing.T) {
 	places := []string{"http://user:secret@" + host + "/keys", "http://" + host + "/keys?token=secret", "http://user:secret@" + host + "/%zz"}
 	for _, when := range []string{"it answers 404", "it is gone"} {
 		for _, place := range places {
-			if _, err := NewIdentity(t.Context(), IdentityConfig{JWKS: place}); err == nil || strings.Contains(err.Error(), "secret") {
+			if _, err := NewIdentity(t.Context(), IdentityConfig{TokenSettings: TokenSettings{JWKS: place}}); err == nil || strings.Contains(err.Error(), "secret") {
 				t.Errorf("%s, %s: %v", when, place, err)
 			}
 		}
@@ -321,7 +321,7 @@ func TestJWKSIsReadAgainInTheBackground(t *testing.T) {
 			}
 		}
 		write(keySetJSON(ed25519JWK("one", ed25519PublicKey())))
-		set, err := newJWKS(t.Context(), IdentityConfig{JWKS: path, JWKSInterval: time.Minute, Clock: services.SystemClock{}, Log: discardLog})
+		set, err := newJWKS(t.Context(), IdentityConfig{TokenSettings: TokenSettings{JWKS: path}, JWKSInterval: time.Minute, Clock: services.SystemClock{}, Log: discardLog})
 		if err != nil {
 			t.Fatal(err)
 		}

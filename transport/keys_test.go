@@ -11,7 +11,7 @@ import (
 // The claim sub of a token contains the user's key as it is, without escapes. A token whose sub is no valid key, or has broken
 // characters, is refused.
 func TestSubjectsAreKeysAsTheyAre(t *testing.T) {
-	identity := newIdentity(t, IdentityConfig{HMACSecret: testHMACSecret})
+	identity := newIdentity(t, IdentityConfig{TokenSettings: TokenSettings{HMACSecret: testHMACSecret}})
 	for _, key := range []string{"auth0|123", "did:plc:x", "ann@example.org", "Zo\u00eb", "auth0%7C123", "a b", "\u674e\u96f7"} {
 		token := signHMAC(t, testHMACSecret, claimsOf(key, time.Now().Add(time.Hour)))
 		if viewer, _, err := identity.Viewer(t.Context(), token, "", ""); err != nil || viewer.Key != key {

@@ -99,9 +99,9 @@ func parseHop(text string) (netip.Addr, bool) {
 	return withPort.Addr().Unmap(), err == nil
 }
 
-// ParseProxies reads addresses and networks (10.0.0.0/8), or returns the item that is neither. A single address is read as a
+// parseProxies reads addresses and networks (10.0.0.0/8), or returns the item that is neither. A single address is read as a
 // network of one address.
-func ParseProxies(items []string) (proxies []netip.Prefix, wrong string) {
+func parseProxies(items []string) (proxies []netip.Prefix, wrong string) {
 	for _, item := range items {
 		network, err := netip.ParsePrefix(item)
 		if err != nil {

@@ -10,7 +10,9 @@ import (
 // names the setting.
 func TestOriginsOfThisMachine(t *testing.T) {
 	development := newDevelopmentHandler(t, nil)
-	keyed := newDevelopmentHandler(t, func(cfg *Config) { cfg.Identity = newIdentity(t, IdentityConfig{HMACSecret: testHMACSecret}) })
+	keyed := newDevelopmentHandler(t, func(cfg *Config) {
+		cfg.Identity = newIdentity(t, IdentityConfig{TokenSettings: TokenSettings{HMACSecret: testHMACSecret}})
+	})
 	for _, origin := range []string{"http://localhost:5173", "https://localhost", "http://app.localhost:3000", "http://127.0.0.1:8081", "http://[::1]:9"} {
 		got := postQuery(t, development, "{ hello }", "Origin", origin)
 		if got.status != 200 || got.header.Get("Access-Control-Allow-Origin") != origin {

@@ -111,7 +111,7 @@ func TestPersistedQueriesAreChecked(t *testing.T) {
 
 // The store keeps the newest texts within its limit of bytes.
 func TestThePersistedStoreIsBounded(t *testing.T) {
-	p := newPersistedQueries(Config{MaxPersistedQueryBytes: 10 << 10})
+	p := newPersistedQueries(Config{RequestSettings: RequestSettings{MaxPersistedQueryBytes: 10 << 10}})
 	for i := range 1000 {
 		text := fmt.Sprintf("{ hello%d %s }", i, strings.Repeat(" ", i%3000))
 		p.add(sha256.Sum256([]byte(text)), text)

@@ -10,11 +10,11 @@ import (
 // counts twice: forty fragments that each spread the next one twice are a short text with a trillion fields. A zero field means its
 // default.
 type DocumentLimits struct {
-	Depth      int // levels of fields of one operation; default 12
-	Fields     int // fields of a document; default 300
-	Aliases    int // fields of a document with an alias; default 30
-	Directives int // directives of a document; default 30
-	RootFields int // fields at the root of one operation; default 10
+	Depth      int `name:"query-depth" default:"12" placeholder:"LEVELS" min:"1" max:"100" help:"the most levels of fields in a query; introspection has bounds of its own"`
+	Fields     int `name:"query-fields" default:"300" placeholder:"FIELDS" min:"1" max:"10000" help:"the most fields in a query; a fragment counts wherever it is spread"`
+	Aliases    int `name:"query-aliases" default:"30" placeholder:"COUNT" min:"1" max:"10000" help:"the most aliases in a query"`
+	Directives int `name:"query-directives" default:"30" placeholder:"COUNT" min:"1" max:"10000" help:"the most directives in a query"`
+	RootFields int `name:"query-root-fields" default:"10" placeholder:"FIELDS" min:"1" max:"1000" help:"the most fields at the root of a query, and so the most mutations in a document"`
 }
 
 // Introspection has bounds of its own: the queries of tools have 15 levels and about 250 fields.

@@ -241,7 +241,7 @@ func TestSocketIdentity(t *testing.T) {
 
 func TestSocketTokenExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		identity, err := NewIdentity(t.Context(), IdentityConfig{HMACSecret: testHMACSecret})
+		identity, err := NewIdentity(t.Context(), IdentityConfig{TokenSettings: TokenSettings{HMACSecret: testHMACSecret}})
 		if err != nil {
 			t.Fatal(err)
 		}

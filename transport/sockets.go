@@ -46,21 +46,16 @@ type SocketConfig struct {
 	Limits  Limits
 	Proxies []netip.Prefix // the proxies whose X-Forwarded-For is believed: as in Config
 
-	// A user has several devices and tabs; one user with thousands of sockets is a mistake or an attack. MaxPerAddress also bounds
-	// clients without a token.
-	MaxPerUser    int // sockets and event streams of one user at a time on this node; 0 bounds nothing
-	MaxPerAddress int // sockets and event streams of one address at a time on this node; 0 bounds nothing
+	SocketSettings
 
 	// Each of these bounds the time or the memory that one client can take.
 	InitTimeout       time.Duration // the time for connection_init to arrive; default 3 s
 	OperationTimeout  time.Duration // the time for a query, a mutation or the start of a subscription; default 5 s
-	WriteTimeout      time.Duration // the time for the client to take a frame; default 10 s
 	MessageTimeout    time.Duration // the time for a message to be complete once it has begun; default 10 s
 	PingInterval      time.Duration // between two pings, give or take a tenth; default 25 s
 	MaxMessageBytes   int64         // bytes of a message; default 64 KB
 	MaxAnswerBytes    int           // bytes of an answer or an event; default 4 MB
 	MaxBacklogBytes   int64         // bytes of answers that may wait to be taken before clients get a shorter deadline; default 128 MB
-	MaxOperations     int           // operations at a time on one socket or event stream; default 20
 	MessagesPerSecond int           // messages from one socket in a second, on average; default 20
 
 	Clock services.Clock // default the machine's

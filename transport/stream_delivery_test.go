@@ -170,7 +170,7 @@ func TestAnEventStreamIsKeptAlive(t *testing.T) {
 // A stream ends when its token expires, at the latest.
 func TestAnEventStreamEndsWithItsToken(t *testing.T) {
 	runWithAndWithoutPoller(t, func(cfg *SocketConfig) {
-		cfg.Identity = newIdentity(t, IdentityConfig{HMACSecret: testHMACSecret})
+		cfg.Identity = newIdentity(t, IdentityConfig{TokenSettings: TokenSettings{HMACSecret: testHMACSecret}})
 	}, func(w *socketFixture) {
 		bearer := "Bearer " + signHMAC(t, testHMACSecret, claimsOf("alice", time.Now().Add(time.Minute)))
 		e := w.readEventStream(w.sendHTTP(http.MethodPost, "", `{"query":"subscription { ticks }"}`, "Accept", typeEvents, "Authorization", bearer))

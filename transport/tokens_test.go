@@ -53,7 +53,7 @@ func signClaimsText(t *testing.T, claims string) string {
 
 // The names of claims are exact, and a repeated name is refused: an issuer may let anyone add a claim called Scope or SUB.
 func TestClaimsAreReadByTheirExactNames(t *testing.T) {
-	identity := newIdentity(t, IdentityConfig{HMACSecret: testHMACSecret, Audience: "tidings", Issuer: "https://issuer", Clock: &fixedClock{now: noon}})
+	identity := newIdentity(t, IdentityConfig{TokenSettings: TokenSettings{HMACSecret: testHMACSecret, Audience: "tidings", Issuer: "https://issuer"}, Clock: &fixedClock{now: noon}})
 	past, future := fmt.Sprint(noon.Add(-time.Hour).Unix()), fmt.Sprint(noon.Add(time.Hour).Unix())
 	good := `"sub":"alice","exp":` + future + `,"aud":["tidings"],"iss":"https://issuer"`
 	without := func(claim string) string { return strings.Replace(good, claim, `"x":1`, 1) }

@@ -69,31 +69,18 @@ type Config struct {
 	// and with it one limit; if a network is listed wrongly, its clients can choose the address that they are counted under.
 	Proxies []netip.Prefix
 
-	// Each bound below is checked before the work that it bounds: the body before it is parsed, the document's tokens before
-	// validation, the cost before execution. Requests with the scope ingest may have longer bodies, because events come in
-	// batches of up to 500.
-	OperationTimeout time.Duration  // the time for a query or a mutation; default 5 s
-	BodyLimit        int64          // bytes of a body, and of a URL's query; default 64 KB
-	IngestBodyLimit  int64          // bytes of a body with the scope ingest; default 1 MB
-	MaxQueryTokens   int            // tokens of a GraphQL document; default 1,000
-	DocumentLimits   DocumentLimits // the depth, the number of fields and more of a GraphQL document
+	// With MaxPersistedQueryBytes 0 no hashes are accepted, except those of trusted documents.
+	RequestSettings
 
-	MaxQueryCost   int            // the highest cost of one operation, one unit being about a microsecond; default 30,000
 	FieldWeights   map[string]int // the costs of fields that cost more than others, by Type.field
 	MaxPageSizes   map[string]int // the most items of a page where it is not 100, by Type.field
 	MaxListLengths map[string]int // the most items of lists without an argument for their length, by Type.field; default 10 each
 	// The memory for documents has two bounds, because the length of a text says little about the memory of the parsed document.
-	MaxCachedQueries int   // documents kept parsed and validated; default 1,000
-	QueryCacheBytes  int64 // bytes of these documents, roughly; default 32 MB
-	MaxAnswerBytes   int   // bytes of an answer; default 4 MB
+	// The other bound is QueryCacheBytes.
+	MaxCachedQueries int // documents kept parsed and validated; default 1,000
 
 	// Trusted are the documents that requests may name by an ID; nil: none. With TrustedOnly only these are executed.
-	Trusted     *TrustedDocuments
-	TrustedOnly bool // only trusted documents are executed
-	// MaxPersistedQueryBytes bounds the memory of automatic persisted queries; 0 accepts no hashes except those of trusted documents.
-	MaxPersistedQueryBytes int64
-
-	WriteTimeout time.Duration // the time for a client to read an answer; default 30 s
+	Trusted *TrustedDocuments
 
 	Log *slog.Logger // default slog.Default()
 }

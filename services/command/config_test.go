@@ -25,6 +25,7 @@ import (
 	"tidings/services/social"
 	"tidings/services/stream"
 	"tidings/services/webhooks"
+	"tidings/transport"
 )
 
 // parse reads a command line, written as one text, in an environment of NAME=value items.
@@ -70,8 +71,11 @@ func TestDefaults(t *testing.T) {
 	want := Command{Name: "serve", Config: node.Config{
 		Listen: "127.0.0.1:8080", Data: "./data", Redis: "auto", DemoPace: 60,
 		Introspection: "development", LogLevel: slog.LevelInfo, LogFormat: "text",
-		OperationTimeout: 5 * time.Second, BodyLimit: 64 << 10, IngestBodyLimit: 1 << 20, QueryTokens: 1000, QueryDepth: 12, QueryFields: 300, QueryAliases: 30, QueryDirectives: 30, QueryRootFields: 10, QueryCache: 32 << 20, PersistedQueries: 8 << 20, AnswerLimit: 4 << 20, RequestDeadline: 10 * time.Second, AnswerDeadline: 30 * time.Second, ConnectionsPerAddress: 3000,
-		SocketSubscriptions: 20, SocketsPerUser: 50, QueryCost: 30_000, SocketsPerAddress: 2000, SocketWriteDeadline: 10 * time.Second, Drain: 8 * time.Second,
+		Requests: transport.RequestSettings{
+			OperationTimeout: 5 * time.Second, BodyLimit: 64 << 10, IngestBodyLimit: 1 << 20, MaxQueryTokens: 1000, DocumentLimits: transport.DocumentLimits{Depth: 12, Fields: 300, Aliases: 30, Directives: 30, RootFields: 10},
+			MaxQueryCost: 30_000, QueryCacheBytes: 32 << 20, MaxPersistedQueryBytes: 8 << 20, MaxAnswerBytes: 4 << 20, RequestDeadline: 10 * time.Second, WriteTimeout: 30 * time.Second, ConnectionsPerAddress: 3000,
+		},
+		Sockets: transport.SocketSettings{MaxOperations: 20, MaxPerUser: 50, MaxPerAddress: 2000, WriteTimeout: 10 * time.Second}, Drain: 8 * time.Second,
 		Jobs: jobs.Settings{Workers: 4}, Projector: projector.Settings{DormantAfter: 30 * 24 * time.Hour, IdleAfter: 7 * 24 * time.Hour, CleanEvery: 10 * time.Minute}, Fanout: fanout.Settings{BigFollowers: 5000, HugeFollowers: 1_000_000},
 		Social: social.Settings{MaxFollowees: 2000, MaxMutes: 10_000, MaxBlocks: 10_000, MaxHides: 10_000}, Feed: feed.Settings{KindsInFeeds: []string{"POST"}}, Messages: messages.Settings{Types: []string{"general"}},
 		Chat: chat.Settings{MaxGroupMembers: 500, MaxMembersCountedOnWrite: 500, MaxLoadCountedOnWrite: 20_000, InsideLease: time.Minute},
@@ -285,7 +289,7 @@ func TestSecretsAreHidden(t *testing.T) {
 		"redis://user:" + password + "@cache:6379/0", "redis+cluster://:" + password + "@h1:1,h2:2", "rediss://h:1?password=" + password,
 		"h:1?token=" + password, "user:" + password + "@cache", "redis://u:" + password + "\n@h",
 	} {
-		config := node.Config{JWTSecret: password, Redis: value, Database: value, JWKS: value}
+		config := node.Config{Tokens: transport.TokenSettings{HMACSecret: password, JWKS: value}, Redis: value, Database: value}
 		shown := fmt.Sprint(maskedSettings(config))
 		for _, flag := range settingsOf(config) {
 			shown += fmt.Sprint(checkSetting(flag, config.Faults()))

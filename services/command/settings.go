@@ -100,7 +100,7 @@ func (valueDecoder) PlaceHolder(flag *kong.Flag) string { return flag.PlaceHolde
 
 // decodableTypes are the types that a valueDecoder decodes. kong itself reads switches.
 var decodableTypes = []reflect.Type{
-	reflect.TypeFor[string](), reflect.TypeFor[[]string](), reflect.TypeFor[int](), reflect.TypeFor[time.Duration](), reflect.TypeFor[slog.Level](),
+	reflect.TypeFor[string](), reflect.TypeFor[[]string](), reflect.TypeFor[int](), reflect.TypeFor[int64](), reflect.TypeFor[time.Duration](), reflect.TypeFor[slog.Level](),
 }
 
 // setValue sets target, of one of decodableTypes, to the value of the text. Lists are separated by commas, and empty items are
@@ -119,6 +119,8 @@ func setValue(text string, target reflect.Value) (err error) {
 		}
 	case *int:
 		*field, err = strconv.Atoi(text)
+	case *int64:
+		*field, err = strconv.ParseInt(text, 10, 64)
 	case *time.Duration:
 		*field, err = time.ParseDuration(text)
 	case *slog.Level:

@@ -26,8 +26,8 @@ type tokenOptions struct {
 func runToken(cfg node.Config, options tokenOptions, now time.Time, out io.Writer) error {
 	// The key file goes before the secret if both are there: it was named for this token.
 	token, err := transport.UnsignedToken{
-		HMACSecret: cfg.JWTSecret, PrivateKeyFile: options.PrivateKey, Subject: options.User, Scopes: options.Scopes,
-		Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, IssuedAt: now, ValidFor: options.ValidFor,
+		HMACSecret: cfg.Tokens.HMACSecret, PrivateKeyFile: options.PrivateKey, Subject: options.User, Scopes: options.Scopes,
+		Audience: cfg.Tokens.Audience, Issuer: cfg.Tokens.Issuer, IssuedAt: now, ValidFor: options.ValidFor,
 	}.Sign()
 	if err != nil {
 		return fmt.Errorf("--private-key: %w", err)
@@ -51,7 +51,7 @@ func checkToken(cfg node.Config, options tokenOptions) (faults []error) {
 	} else if !slices.Contains(options.Scopes, string(services.ScopeIngest)) {
 		faults = append(faults, errors.New("the key of the user is missing: only a token with the scope ingest needs none"))
 	}
-	if options.PrivateKey == "" && cfg.JWTSecret == "" {
+	if options.PrivateKey == "" && cfg.Tokens.HMACSecret == "" {
 		faults = append(faults, errors.New("a key is needed: --jwt-secret (TIDINGS_JWT_SECRET) or --private-key; in development mode no token is signed, and dev:alice is alice"))
 	}
 	return faults

@@ -41,13 +41,13 @@ func TestAServerAcceptsSignedTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeKeyFiles(t, "rsa", rivest, rivest.Public())
-	for name, cfg := range map[string]transport.IdentityConfig{
+	for name, cfg := range map[string]transport.TokenSettings{
 		"":        {HMACSecret: testSecret},
 		"ed.key":  {PublicKeyFile: "ed.pub"},
 		"rsa.key": {PublicKeyFile: "rsa.pub"},
 	} {
 		cfg.Audience, cfg.Issuer = "tidings", "tests"
-		identity, err := transport.NewIdentity(t.Context(), cfg)
+		identity, err := transport.NewIdentity(t.Context(), transport.IdentityConfig{TokenSettings: cfg})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func writeKeyFiles(t *testing.T, name string, private, public any) {
 
 // A token of the host application needs no user.
 func TestATokenOfTheHost(t *testing.T) {
-	identity, err := transport.NewIdentity(t.Context(), transport.IdentityConfig{HMACSecret: testSecret})
+	identity, err := transport.NewIdentity(t.Context(), transport.IdentityConfig{TokenSettings: transport.TokenSettings{HMACSecret: testSecret}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,8 @@
 package node
 
 import (
-	"fmt"
 	"maps"
 	"net"
-	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
@@ -13,22 +11,6 @@ import (
 	"tidings/services"
 	"tidings/transport"
 )
-
-// tokenKeyFlag returns the setting that holds the key for tokens, for error messages. It is called outside of development mode only,
-// where one of the three keys is set.
-func (c Config) tokenKeyFlag() string {
-	switch {
-	case c.JWTSecret != "":
-		return "--jwt-secret (TIDINGS_JWT_SECRET)"
-	case c.JWTPublicKey != "":
-		return "--jwt-public-key (TIDINGS_JWT_PUBLIC_KEY)"
-	}
-	return "--jwks (TIDINGS_JWKS)"
-}
-
-// keyNeededAdvice is the end of the errors about anything that development mode does not allow. It is one text, so that all of them
-// name the same three settings.
-const keyNeededAdvice = "configure --jwt-secret (TIDINGS_JWT_SECRET), --jwt-public-key (TIDINGS_JWT_PUBLIC_KEY) or --jwks (TIDINGS_JWKS)"
 
 // Faults returns the reasons why settings are invalid, by the name of the flag: "" for a setting that is valid. It has what bounds
 // cannot express, of the settings here and of those in each package's settings.go, whose type has a method of this name. A check of
@@ -48,7 +30,6 @@ func (c Config) Faults() map[string]string {
 // ownFaults are the faults of the settings that are fields of Config themselves. A check sees the whole configuration, also settings
 // that are wrong themselves, so it must not panic on them.
 func (c Config) ownFaults() map[string]string {
-	_, wrongProxy := transport.ParseProxies(c.TrustedProxies)
 	return map[string]string{
 		"listen":            c.checkAddress(c.Listen),
 		"operations-listen": c.checkOperationsAddress(),
@@ -58,21 +39,6 @@ func (c Config) ownFaults() map[string]string {
 		"database":          c.checkDatabase(),
 		"redis":             c.checkRedis(),
 		"node":              CheckNodeName(c.Node),
-		"origins":           c.checkOrigins(),
-		// Without --trusted-documents the node would refuse every document.
-		"trusted-only":    reasonIf(c.TrustedOnly && c.TrustedDocuments == "", "it needs --trusted-documents (TIDINGS_TRUSTED_DOCUMENTS)"),
-		"trusted-proxies": reasonIf(wrongProxy != "", services.Quote(wrongProxy)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8"),
-		// The limit for the application's own tokens must not be below --body-limit: transport.Front, which checks --body-limit alone,
-		// would not apply it.
-		"ingest-body-limit": reasonIf(c.IngestBodyLimit < c.BodyLimit, fmt.Sprintf("it must be at least --body-limit, %d", c.BodyLimit)),
-		// transport demands this too. Here it is reported together with the other faults, and before anything is opened.
-		"jwt-secret":     reasonIf(c.JWTSecret != "" && len(c.JWTSecret) < 32, fmt.Sprintf("at least 32 bytes are needed, got %d", len(c.JWTSecret))),
-		"jwt-public-key": reasonIf(c.JWTPublicKey != "" && c.JWTSecret != "", "only one key for tokens is allowed, and --jwt-secret is set"),
-		// With two keys it would be unclear which one a token must be signed with.
-		"jwks": c.checkJWKS(),
-		// Without a key the audience of tokens is not checked. The operator must not believe that it is.
-		"jwt-audience": reasonIf(c.JWTAudience != "" && c.Development(), "without a key for tokens it has no effect; "+keyNeededAdvice),
-		"jwt-issuer":   reasonIf(c.JWTIssuer != "" && c.Development(), "without a key for tokens it has no effect; "+keyNeededAdvice),
 	}
 }
 
@@ -110,7 +76,7 @@ func (c Config) checkAddress(listen string) string {
 	}
 	address := net.ParseIP(host)
 	if c.Development() && host != "localhost" && (address == nil || !address.IsLoopback()) {
-		return "without a key for tokens the server is in development mode, which serves loopback only (127.0.0.1, ::1, localhost); " + keyNeededAdvice
+		return "without a key for tokens the server is in development mode, which serves loopback only (127.0.0.1, ::1, localhost); " + transport.KeyNeededAdvice
 	}
 	return ""
 }
@@ -122,7 +88,7 @@ func (c Config) checkDemo() string {
 	case !c.Demo:
 		return ""
 	case !c.Development():
-		return "the demo is for development mode, and " + c.tokenKeyFlag() + " is set"
+		return "the demo is for development mode, and " + c.Tokens.KeyFlag() + " is set"
 	case c.Database != "":
 		return "the demo has a database of its own, and --database (DATABASE_URL) is set"
 	case !slices.Contains([]string{"", "auto", "private", "embedded"}, c.Redis):
@@ -155,26 +121,4 @@ func (c Config) checkRedis() string {
 // name the command line makes one: see NewNodeName.
 func CheckNodeName(name string) string {
 	return reasonIf(name != "" && services.CheckIdentifier(name) != nil, "1 to 64 of letters, digits, '.', '_' and '-' are allowed")
-}
-
-// checkJWKS checks that there is one source of keys, and that an address has a scheme which can be read. Anything without a
-// scheme is a file.
-func (c Config) checkJWKS() string {
-	if c.JWKS != "" && (c.JWTSecret != "" || c.JWTPublicKey != "") {
-		return "only one key for tokens is allowed, and --jwt-secret or --jwt-public-key is set"
-	}
-	scheme, _, address := strings.Cut(c.JWKS, "://")
-	return reasonIf(address && scheme != "https" && scheme != "http", "it must be a file or an address with http:// or https://")
-}
-
-// checkOrigins checks that each origin is written as browsers send it: a path or a slash behind it would never match.
-// Browsers send a host in lower case and leave out the scheme's own port.
-func (c Config) checkOrigins() string {
-	for _, origin := range c.Origins {
-		u, err := url.Parse(origin)
-		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || origin != u.Scheme+"://"+u.Host {
-			return services.Quote(origin) + " is not an origin like scheme://host or scheme://host:port"
-		}
-	}
-	return ""
 }

@@ -18,7 +18,7 @@ func (s *Server) wireErasures(posted *feed.Service, talks *chat.Service) *erasur
 		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, People: s.Caches.People, Changelog: s.Caches.Changelog, Clock: s.clock, Logger: s.Log,
 		// A request that began before the erasure ends before its last pass begins, even if it is a batch, which may take longer, and
 		// even if the clocks of two nodes differ.
-		RequestGrace: max(30*time.Second, 2*s.Config.OperationTimeout),
+		RequestGrace: max(30*time.Second, 2*s.Config.Requests.OperationTimeout),
 		Steps:        eraseSteps(posted, s.Live, talks), KeyRemovers: []erase.KeyRemover{acts.RemoveUserKey, jobs.EraseKeyFromRefusalsSince}, OnErasureBegun: func(key string) {
 			if s.sockets != nil { // the sockets are made later, and nobody is connected before
 				s.sockets.CloseUser(key)

@@ -70,23 +70,22 @@ func (x *examination) add(severity services.Severity, subject, text, advice stri
 // stops a node, and is the most frequent reason why one does not start.
 func (x *examination) checkTokens(ctx context.Context) {
 	if x.cfg.Development() {
-		x.add(services.Warning, "tokens", "no key is configured: this is development mode, which serves loopback only and believes every token", "For production "+keyNeededAdvice+".")
+		x.add(services.Warning, "tokens", "no key is configured: this is development mode, which serves loopback only and believes every token", "For production "+transport.KeyNeededAdvice+".")
 	} else {
 		// The keys are read, and from an address too; the goroutine that would reload them ends with the command.
 		_, err := transport.NewIdentity(ctx, transport.IdentityConfig{
-			HMACSecret: x.cfg.JWTSecret, PublicKeyFile: x.cfg.JWTPublicKey, JWKS: x.cfg.JWKS, Audience: x.cfg.JWTAudience, Issuer: x.cfg.JWTIssuer,
-			Log: slog.New(slog.DiscardHandler),
+			TokenSettings: x.cfg.Tokens, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
-			err = fmt.Errorf("%s: %w", x.cfg.tokenKeyFlag(), err)
+			err = fmt.Errorf("%s: %w", x.cfg.Tokens.KeyFlag(), err)
 		}
-		x.addResult("tokens", "the key of "+x.cfg.tokenKeyFlag()+" can be used", err, "Look at the file, or the address, and at what it holds.")
-		if x.cfg.JWTAudience == "" && x.cfg.JWTIssuer == "" {
+		x.addResult("tokens", "the key of "+x.cfg.Tokens.KeyFlag()+" can be used", err, "Look at the file, or the address, and at what it holds.")
+		if x.cfg.Tokens.Audience == "" && x.cfg.Tokens.Issuer == "" {
 			x.add(services.Warning, "tokens", "neither aud nor iss is checked", "If the key signs tokens for other services too, set --jwt-audience.")
 		}
 	}
-	if x.cfg.TrustedDocuments != "" {
-		_, err := transport.ReadTrustedDocuments(x.cfg.TrustedDocuments)
+	if x.cfg.Requests.TrustedDocuments != "" {
+		_, err := transport.ReadTrustedDocuments(x.cfg.Requests.TrustedDocuments)
 		x.addResult("documents", "the trusted documents can be read", err, "Make the manifest again with your client's tools.")
 	}
 }
@@ -153,7 +152,7 @@ func (x *examination) checkMachine() {
 		x.warnIf(limit < lowMemoryBytes, "machine", fmt.Sprintf("%s of memory are allowed: about %s sockets fit into half of it", humanize.IBytes(limit), humanize.Comma(int64(limit/2/bytesPerSocket))),
 			"Give it at least "+humanize.IBytes(lowMemoryBytes)+".")
 	}
-	if forwarded := os.Getenv("KUBERNETES_SERVICE_HOST"); forwarded != "" && len(x.cfg.TrustedProxies) == 0 {
+	if forwarded := os.Getenv("KUBERNETES_SERVICE_HOST"); forwarded != "" && len(x.cfg.Proxies.Trusted) == 0 {
 		x.add(services.Warning, "machine", "this runs in Kubernetes, and no proxy is trusted", "Set --trusted-proxies to the network of the ingress, or all clients share the limits of one address.")
 	}
 }

@@ -12,7 +12,7 @@ import (
 // of its own. If it fails, the leases expire after InsideLease.
 func (s *Server) deviceGoneHandler(root *resolvers.Resolver) func(services.Viewer) {
 	return func(viewer services.Viewer) {
-		ctx, cancel := context.WithTimeout(context.Background(), s.Config.OperationTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), s.Config.Requests.OperationTimeout)
 		defer cancel()
 		number, known, err := root.Social.FindUser(ctx, viewer.Key)
 		if err == nil && known {

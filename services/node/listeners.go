@@ -114,12 +114,12 @@ const headBytesBesideQuery = 32 << 10
 // only: there are thousands a day.
 func (s *Server) httpServer(handler http.Handler) *http.Server {
 	return &http.Server{
-		Handler: handler, ReadHeaderTimeout: min(5*time.Second, s.Config.RequestDeadline), ReadTimeout: s.Config.RequestDeadline,
+		Handler: handler, ReadHeaderTimeout: min(5*time.Second, s.Config.Requests.RequestDeadline), ReadTimeout: s.Config.Requests.RequestDeadline,
 		// WriteTimeout counts from the request's first line, so it includes the deadlines of a slow request, a slow operation and a
 		// slow reader.
-		WriteTimeout: s.Config.RequestDeadline + s.Config.OperationTimeout + s.Config.AnswerDeadline, IdleTimeout: 2 * time.Minute,
+		WriteTimeout: s.Config.Requests.RequestDeadline + s.Config.Requests.OperationTimeout + s.Config.Requests.WriteTimeout, IdleTimeout: 2 * time.Minute,
 		// The HTTP server reads a whole head before any check, and each connection may send one. Its default is 1 MB.
-		MaxHeaderBytes: s.Config.BodyLimit + headBytesBesideQuery,
+		MaxHeaderBytes: int(s.Config.Requests.BodyLimit) + headBytesBesideQuery,
 		ErrorLog:       slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
 }

@@ -9,11 +9,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tidings/transport"
 )
 
 // A head has room for a GET with the longest query, and for usual headers beside it. A longer one is refused.
 func TestRequestHeadersAreBounded(t *testing.T) {
-	s := &Server{Config: Config{BodyLimit: 64 << 10, RequestDeadline: 10 * time.Second}, Log: slog.New(slog.DiscardHandler)}
+	s := &Server{Config: Config{Requests: transport.RequestSettings{BodyLimit: 64 << 10, RequestDeadline: 10 * time.Second}}, Log: slog.New(slog.DiscardHandler)}
 	server := s.httpServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

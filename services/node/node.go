@@ -165,28 +165,23 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	s.Ready.cachesLoaded = s.Live.Memory.Loaded
 	s.Ready.clockAhead = s.Projector.ClockAhead
 	// These parts serve requests: budgets, sockets, the handler, then the servers around it.
-	proxies, _ := transport.ParseProxies(cfg.TrustedProxies) // checked with the settings
+	proxies := cfg.Proxies.Networks()
 	// Budgets are counted on all nodes together: the ledger is Redis, and each node counts alone while that does not answer.
 	s.Limiter = ratelimit.New(ratelimit.Config{Limits: cfg.RateLimit.Limits(), Ledger: rdb.SpendingLedger{Client: s.Redis.Client}, Clock: s.clock, Log: log})
 	// A subscription to badges is woken and has no goroutine, because every user has such a subscription. Subscriptions to lists
 	// are few, and take a goroutine each.
 	s.sockets = transport.NewSockets(transport.SocketConfig{
-		Limits: resolvers.Limits{Limiter: s.Limiter}, Proxies: proxies, MaxPerUser: cfg.SocketsPerUser, MaxPerAddress: cfg.SocketsPerAddress,
-		Identity: identity, Ready: s.Live.Memory.Loaded, DeviceGone: s.deviceGoneHandler(root), WithWakeConsumer: push.WithConsumer, WakingFields: []string{"badgesChanged"}, Origins: cfg.Origins,
-		OperationTimeout: cfg.OperationTimeout, WriteTimeout: cfg.SocketWriteDeadline, MessageTimeout: cfg.RequestDeadline,
-		MaxOperations: cfg.SocketSubscriptions, MaxAnswerBytes: cfg.AnswerLimit, Clock: s.clock, Log: log,
+		Limits: resolvers.Limits{Limiter: s.Limiter}, Proxies: proxies, SocketSettings: cfg.Sockets,
+		Identity: identity, Ready: s.Live.Memory.Loaded, DeviceGone: s.deviceGoneHandler(root), WithWakeConsumer: push.WithConsumer, WakingFields: []string{"badgesChanged"}, Origins: cfg.Origins.Allowed,
+		OperationTimeout: cfg.Requests.OperationTimeout, MessageTimeout: cfg.Requests.RequestDeadline, MaxAnswerBytes: cfg.Requests.MaxAnswerBytes, Clock: s.clock, Log: log,
 	})
 	// The handler has the same limits, identity and schema as the sockets.
 	var graphql http.Handler = transport.Handler(transport.Config{
 		Schema: resolvers.WithHotOperations(graph.NewSchema(graph.Config{Resolvers: root}), root), Identity: identity, Sockets: s.sockets,
 		Limits: resolvers.Limits{Limiter: s.Limiter}, Proxies: proxies,
 		ErrorPresenter: resolvers.ErrorPresenter(log), Recover: resolvers.Recover, AddMiddleware: s.operationMiddleware(root.Sources),
-		Introspection: cfg.AllowIntrospection(), Origins: cfg.Origins, OperationTimeout: cfg.OperationTimeout,
-		BodyLimit: int64(cfg.BodyLimit), IngestBodyLimit: int64(cfg.IngestBodyLimit), MaxQueryTokens: cfg.QueryTokens, Log: log,
-		DocumentLimits: transport.DocumentLimits{
-			Depth: cfg.QueryDepth, Fields: cfg.QueryFields, Aliases: cfg.QueryAliases, Directives: cfg.QueryDirectives, RootFields: cfg.QueryRootFields,
-		},
-		MaxQueryCost: cfg.QueryCost, FieldWeights: resolvers.CostWeights, MaxPageSizes: resolvers.MaxPageSizes, MaxListLengths: resolvers.ListLengths, QueryCacheBytes: int64(cfg.QueryCache), MaxPersistedQueryBytes: int64(cfg.PersistedQueries), Trusted: trusted, TrustedOnly: cfg.TrustedOnly, MaxAnswerBytes: cfg.AnswerLimit, WriteTimeout: cfg.AnswerDeadline,
+		Introspection: cfg.AllowIntrospection(), Origins: cfg.Origins.Allowed, RequestSettings: cfg.Requests, Trusted: trusted, Log: log,
+		FieldWeights: resolvers.CostWeights, MaxPageSizes: resolvers.MaxPageSizes, MaxListLengths: resolvers.ListLengths,
 	})
 	// With spans around the handler, the Front leaves everything to the HTTP server: a span is made for each request.
 	if s.spans != nil {
@@ -206,14 +201,13 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 func (s *Server) readTokenKeys(ctx context.Context) (identity *transport.Identity, trusted *transport.TrustedDocuments, err error) {
 	cfg := s.Config
 	identity, err = transport.NewIdentity(ctx, transport.IdentityConfig{
-		Development: cfg.Development(), HMACSecret: cfg.JWTSecret, PublicKeyFile: cfg.JWTPublicKey, JWKS: cfg.JWKS,
-		Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, Clock: s.clock, Log: s.Log,
+		Development: cfg.Development(), TokenSettings: cfg.Tokens, Clock: s.clock, Log: s.Log,
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", cfg.tokenKeyFlag(), err)
+		return nil, nil, fmt.Errorf("%s: %w", cfg.Tokens.KeyFlag(), err)
 	}
-	if cfg.TrustedDocuments != "" {
-		if trusted, err = transport.ReadTrustedDocuments(cfg.TrustedDocuments); err != nil {
+	if cfg.Requests.TrustedDocuments != "" {
+		if trusted, err = transport.ReadTrustedDocuments(cfg.Requests.TrustedDocuments); err != nil {
 			return nil, nil, fmt.Errorf("--trusted-documents (TIDINGS_TRUSTED_DOCUMENTS): %w", err)
 		}
 	}

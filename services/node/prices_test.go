@@ -46,8 +46,8 @@ func newPriceFunc(t *testing.T) func(query string, variables map[string]any) int
 	recorder := &priceRecorder{}
 	handler := transport.Handler(transport.Config{
 		Schema: graph.NewExecutableSchema(graph.Config{}), Identity: identity, Limits: recorder,
-		Sockets:      transport.NewSockets(transport.SocketConfig{Identity: identity, Limits: recorder}),
-		MaxQueryCost: 1 << 30, FieldWeights: resolvers.CostWeights, MaxPageSizes: resolvers.MaxPageSizes, MaxListLengths: resolvers.ListLengths,
+		Sockets:         transport.NewSockets(transport.SocketConfig{Identity: identity, Limits: recorder}),
+		RequestSettings: transport.RequestSettings{MaxQueryCost: 1 << 30}, FieldWeights: resolvers.CostWeights, MaxPageSizes: resolvers.MaxPageSizes, MaxListLengths: resolvers.ListLengths,
 	})
 	return func(query string, variables map[string]any) int {
 		t.Helper()

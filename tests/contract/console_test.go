@@ -113,7 +113,7 @@ var consolePages = []struct{ method, path string }{
 
 // startProductionNode starts a node with a key for tokens, and returns a browser of its console on the operations listener.
 func startProductionNode(t *testing.T) (*world.Node, *consoleBrowser) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), ChangeConfig: func(cfg *node.Config) { cfg.JWTSecret = world.TestSecret }})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), ChangeConfig: func(cfg *node.Config) { cfg.Tokens.HMACSecret = world.TestSecret }})
 	operations := httptest.NewServer(n.OperationsServer.Handler)
 	t.Cleanup(operations.Close)
 	return n, &consoleBrowser{t: t, serverURL: operations.URL}

@@ -21,7 +21,7 @@ import (
 func TestBodiesThatDoNotArriveAreCutOff(t *testing.T) {
 	const deadline = 300 * time.Millisecond
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true, ChangeConfig: func(cfg *node.Config) {
-		cfg.RequestDeadline = deadline
+		cfg.Requests.RequestDeadline = deadline
 	}})
 	for name, head := range map[string]string{
 		"a length": "POST /graphql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n{",
@@ -58,7 +58,7 @@ func TestBodiesThatDoNotArriveAreCutOff(t *testing.T) {
 
 // The limit for the size of an answer applies to compiled selections too.
 func TestCompiledAnswersAreBounded(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true, ChangeConfig: func(cfg *node.Config) { cfg.AnswerLimit = 4000 }})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true, ChangeConfig: func(cfg *node.Config) { cfg.Requests.MaxAnswerBytes = 4000 }})
 	n.Publish("bob", strings.Repeat("long ", 999))
 	for _, query := range []string{
 		`{viewer{homeFeed{edges{node{body}}}}}`,                 // compiled
@@ -74,7 +74,7 @@ func TestCompiledAnswersAreBounded(t *testing.T) {
 // In production the number of connections from one address is limited. Closing a connection makes room for another.
 func TestConnectionsPerAddress(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ChangeConfig: func(cfg *node.Config) {
-		cfg.JWTSecret, cfg.ConnectionsPerAddress = world.TestSecret, 3
+		cfg.Tokens.HMACSecret, cfg.Requests.ConnectionsPerAddress = world.TestSecret, 3
 	}})
 	healthy := func(conn net.Conn) bool {
 		if _, err := fmt.Fprintf(conn, "GET /healthz HTTP/1.1\r\nHost: tidings\r\n\r\n"); err != nil {

@@ -196,7 +196,7 @@ func TestExportsAreRecordedAsActs(t *testing.T) {
 
 // The cost limit of queries counts each requested line, also beyond a hundred.
 func TestTheCostOfAnExport(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true, ChangeConfig: func(cfg *node.Config) { cfg.QueryCost = 10_500 }})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true, ChangeConfig: func(cfg *node.Config) { cfg.Requests.MaxQueryCost = 10_500 }})
 	n.CreateUsers("ann")
 	for query, code := range map[string]string{
 		`{admin{export(userId:"user:ann",first:1000){list{type text} cursor hasMore}}}`:                                                "",

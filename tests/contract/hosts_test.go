@@ -29,7 +29,7 @@ func TestDevelopmentModeAnswersToLoopbackNamesOnly(t *testing.T) {
 	paths := []string{"/", "/graphql?query=%7B__typename%7D", "/graphiql", "/healthz", "/readyz", "/metrics"}
 	development := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	production := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ChangeConfig: func(cfg *node.Config) {
-		cfg.JWTSecret = "0123456789abcdef0123456789abcdef"
+		cfg.Tokens.HMACSecret = "0123456789abcdef0123456789abcdef"
 	}})
 	for _, path := range paths {
 		if got := status(development, path, "evil.test:8080"); got != http.StatusForbidden {

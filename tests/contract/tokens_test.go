@@ -19,7 +19,7 @@ import (
 func TestOnlyValidTokensAreAccepted(t *testing.T) {
 	const secret = "0123456789abcdef0123456789abcdef"
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true, ChangeConfig: func(cfg *node.Config) {
-		cfg.JWTSecret, cfg.JWTAudience = secret, "tidings"
+		cfg.Tokens.HMACSecret, cfg.Tokens.Audience = secret, "tidings"
 	}})
 	n.TailChangelog() // makes the node ready for sockets
 	now := n.Clock.Now()

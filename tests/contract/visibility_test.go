@@ -53,7 +53,7 @@ const (
 // raiseQueryLimits raises the limits so that a request can select everything around an ID. The usual limits would refuse it before
 // the ID is read. It also sets a push key, without which no device can be registered.
 func raiseQueryLimits(cfg *node.Config) {
-	cfg.QueryTokens, cfg.QueryFields, cfg.QueryAliases, cfg.QueryCost = 100_000, 10_000, 10_000, 100_000_000
+	cfg.Requests.MaxQueryTokens, cfg.Requests.DocumentLimits.Fields, cfg.Requests.DocumentLimits.Aliases, cfg.Requests.MaxQueryCost = 100_000, 10_000, 10_000, 100_000_000
 	cfg.Devices.VAPIDPrivateKey, cfg.Devices.VAPIDSubject = strings.Repeat("A", 42)+"E", "mailto:ops@example.com"
 }
 
