@@ -21,7 +21,7 @@ type VAPIDKeys struct {
 func NewVAPIDKeys() (private, public string, err error) { return webpush.GenerateVAPIDKeys() }
 
 // ParseVAPIDKeys reads the private key and derives the public one, so that an operator cannot give a pair that does not match. It does
-// not check the subject, as CheckVAPIDSubject does. reason says why the key is invalid, for the setting's error; "" if it is valid.
+// not check the subject, as checkVAPIDSubject does. reason says why the key is invalid, for the setting's error; "" if it is valid.
 func ParseVAPIDKeys(private, subject string) (keys VAPIDKeys, reason string) {
 	raw, err := decodeBase64(private)
 	if err != nil {
@@ -35,9 +35,9 @@ func ParseVAPIDKeys(private, subject string) (keys VAPIDKeys, reason string) {
 	return VAPIDKeys{Private: base64.RawURLEncoding.EncodeToString(raw), Public: public, Subject: subject}, ""
 }
 
-// CheckVAPIDSubject returns the reason why a subject is invalid; "" if it is valid. Some push services refuse messages with a wrong
+// checkVAPIDSubject returns the reason why a subject is invalid; "" if it is valid. Some push services refuse messages with a wrong
 // subject, but only when the first is sent.
-func CheckVAPIDSubject(subject string) string {
+func checkVAPIDSubject(subject string) string {
 	at, err := url.Parse(subject)
 	_, host, mail := strings.Cut(subject, "@")
 	switch {

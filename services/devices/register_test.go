@@ -231,7 +231,7 @@ func TestParseVAPIDKeys(t *testing.T) {
 		"mailto:ops@example.com": true, "https://example.com/contact": true, "": false, "ops@example.com": false, "mailto:ops": false,
 		"http://example.com": false, "mailto:Ops <ops@example.com>": false, "https://": false,
 	} {
-		if got := CheckVAPIDSubject(subject) == ""; got != want {
+		if got := checkVAPIDSubject(subject) == ""; got != want {
 			t.Errorf("%q: %v", subject, got)
 		}
 	}

@@ -30,7 +30,7 @@ func (s Settings) Faults() map[string]string {
 	} else {
 		_, faults["vapid-private-key"] = ParseVAPIDKeys(s.VAPIDPrivateKey, s.VAPIDSubject)
 	}
-	faults["vapid-subject"] = CheckVAPIDSubject(s.VAPIDSubject)
+	faults["vapid-subject"] = checkVAPIDSubject(s.VAPIDSubject)
 	return faults
 }
 
