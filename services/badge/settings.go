@@ -35,8 +35,8 @@ func (s Settings) Caps() source.DisplayCaps {
 	return caps
 }
 
-// parseDisplayCaps reads SOURCE=CAP items, or returns a reason that names the invalid item. A
-// number of more than four digits fits beside no icon.
+// parseDisplayCaps reads SOURCE=CAP items, or returns a reason that names the invalid item. A number of more than four
+// digits fits beside no icon.
 func parseDisplayCaps(items []string) (caps source.DisplayCaps, reason string) {
 	caps = source.DisplayCaps{}
 	for _, item := range items {

@@ -194,9 +194,9 @@ func unreadableError(flag *kong.Flag, text string) error {
 	return fault(flag, text, "%s from %s to %s is allowed", form, flag.Tag.Get("min"), flag.Tag.Get("max"))
 }
 
-// checkSetting returns the fault of a value that was read: it is outside its bounds or its list of words, or reasons, which
-// are those of node.Config.Faults, have one for it. Only one fault of a value is reported, the simplest. checkSetting runs for defaults
-// too (see finishParse), because such a reason may concern several settings.
+// checkSetting returns the fault of a value that was read: it is outside its bounds or its list of words, or reasons, the
+// result of node.Config.Faults, has one for its flag. Only one fault of a value is reported, the simplest. checkSetting runs for
+// defaults too (see finishParse), because such a reason may concern several settings.
 func checkSetting(flag *kong.Flag, reasons map[string]string) error {
 	if least, most := flag.Tag.Get("min"), flag.Tag.Get("max"); least != "" {
 		if value := flag.Target.Int(); value < parseBound(flag, least) || value > parseBound(flag, most) {

@@ -25,8 +25,8 @@ func (s Settings) Faults() map[string]string {
 // other.
 var typePattern = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
-// checkTypes checks the types of site messages, and returns a reason or "". Their number is bounded, because each is one more field of every user's
-// document and of every read of it.
+// checkTypes returns why types of site messages are invalid, or "". Their number is bounded, because each is one more field of every
+// user's document and of every read of it.
 func checkTypes(types []string) string {
 	// More kinds of messages can be categories of the application, which cost nothing until they are used.
 	const most = 8
