@@ -199,7 +199,7 @@ func (b *bench) startBarePagesServer(ctx context.Context, at installation, serve
 	if err != nil {
 		return nil, err
 	}
-	numbers, _, err := readUserIDs(ctx, client, folder)
+	ids, _, err := readUserIDs(ctx, client, folder)
 	if err := errors.Join(err, client.Close()); err != nil {
 		return nil, err
 	}
@@ -210,11 +210,11 @@ func (b *bench) startBarePagesServer(ctx context.Context, at installation, serve
 		if err := server.api.doGraphQL(ctx, token, query, nil, &data); err != nil {
 			return nil, err
 		}
-		number, found := numbers[reader]
+		id, found := ids[reader]
 		if !found {
 			return nil, fmt.Errorf("no copy of %s in Redis", reader)
 		}
-		content.Pages[token] = bareServerPage{Commands: commands(number), Body: `{"data":` + string(data) + `}`}
+		content.Pages[token] = bareServerPage{Commands: commands(id), Body: `{"data":` + string(data) + `}`}
 	}
 	text, err := json.Marshal(content)
 	if err != nil {

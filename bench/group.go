@@ -169,9 +169,9 @@ func (a *pushedUnreadCounts) updateMaxLateness(messages []sentMessage, late []ti
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i, message := range messages {
-		place, _ := slices.BinarySearchFunc(a.counts, message.number, func(c pushedUnreadCount, number int64) int { return int(c.value - number) })
-		if place < len(a.counts) {
-			late[i] = max(late[i], a.counts[place].arrivedAt.Sub(message.answeredAt))
+		index, _ := slices.BinarySearchFunc(a.counts, message.number, func(c pushedUnreadCount, number int64) int { return int(c.value - number) })
+		if index < len(a.counts) {
+			late[i] = max(late[i], a.counts[index].arrivedAt.Sub(message.answeredAt))
 		}
 	}
 }

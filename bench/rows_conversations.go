@@ -94,7 +94,7 @@ func memberKeys(users []services.UserID) (keys []string) {
 // checkConversations reads each reader's badges twice, first from SQL and then from Redis, and compares the badges and the reader's
 // document with the seeded data.
 func checkConversations(ctx context.Context, a *apiClient, client *redis.Client, readers []services.UserID, conversations int) error {
-	const placeBytes = 8 // the bytes in the document for each conversation that is counted when read
+	const positionBytes = 8 // the bytes in the document for each conversation that is counted when read
 	for _, user := range readers {
 		for range 2 {
 			var data struct {
@@ -116,12 +116,12 @@ func checkConversations(ctx context.Context, a *apiClient, client *redis.Client,
 				return fmt.Errorf("member %d of %d conversations has %d unread messages (%s), seeded were %d", user, conversations, got.Value, got.Precision, unreadPerConversation*conversations)
 			}
 		}
-		places, err := client.HStrLen(ctx, fmt.Sprintf("{u%d}:b", user), "R").Result()
+		positions, err := client.HStrLen(ctx, fmt.Sprintf("{u%d}:b", user), "R").Result()
 		if err != nil {
 			return err
 		}
-		if places != int64(conversations/2*placeBytes) {
-			return fmt.Errorf("member %d: %d conversations are counted when they read, %d should be", user, places/placeBytes, conversations/2)
+		if positions != int64(conversations/2*positionBytes) {
+			return fmt.Errorf("member %d: %d conversations are counted when they read, %d should be", user, positions/positionBytes, conversations/2)
 		}
 	}
 	return nil

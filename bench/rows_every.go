@@ -147,12 +147,12 @@ func formatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 // seedUnreadConversations puts the readers into conversations with unread messages, in the database of a stopped server, and
 // empties Redis.
 func seedUnreadConversations(ctx context.Context, p installation, readers []string) error {
-	numbers, err := findUserIDs(ctx, p.databasePath(), append(slices.Clone(readers), notifierKey))
+	ids, err := findUserIDs(ctx, p.databasePath(), append(slices.Clone(readers), notifierKey))
 	if err != nil {
 		return err
 	}
-	last := len(numbers) - 1
-	if err := seedConversations(ctx, p.databasePath(), numbers[:last], services.UserID(numbers[last]), conversationsPerEverySourceReader); err != nil {
+	last := len(ids) - 1
+	if err := seedConversations(ctx, p.databasePath(), ids[:last], services.UserID(ids[last]), conversationsPerEverySourceReader); err != nil {
 		return err
 	}
 	return p.deleteRedisData(ctx)

@@ -62,7 +62,7 @@ func (b *bench) measureImportPosts(ctx context.Context) error {
 	return os.RemoveAll(folder)
 }
 
-// benchPost returns the i-th post of the file to import: the number of its author, its text, its ref and its time.
+// benchPost returns the i-th post of the file to import: the ID of its author, its text, its ref and its time.
 func benchPost(i int) (author int, body, key string, at time.Time) {
 	began, _ := time.Parse(time.RFC3339, firstPostTime)
 	body = fmt.Sprintf("This is what I say in number %d, and it is so many words long that it is like a post.", i)

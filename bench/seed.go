@@ -185,34 +185,34 @@ func warmProfiles(ctx context.Context, a *apiClient, keys []string) error {
 	return nil
 }
 
-// readUserIDs reads each user's ID, a number, from the copies of profiles in Redis, and writes the numbers to a file for the baselines.
-func readUserIDs(ctx context.Context, client *redis.Client, folder string) (numbers map[string]uint32, file string, err error) {
-	numbers = map[string]uint32{}
+// readUserIDs reads each user's ID from the copies of profiles in Redis, and writes the IDs to a file for the baselines.
+func readUserIDs(ctx context.Context, client *redis.Client, folder string) (ids map[string]uint32, file string, err error) {
+	ids = map[string]uint32{}
 	keys := client.Scan(ctx, 0, "{u*}:p", 1000).Iterator()
 	for keys.Next(ctx) {
 		text, err := client.Get(ctx, keys.Val()).Result()
 		if err != nil {
 			return nil, "", err
 		}
-		number, key, err := parseProfile(keys.Val(), text)
+		id, key, err := parseProfile(keys.Val(), text)
 		if err != nil {
 			return nil, "", err
 		}
-		numbers[key] = number
+		ids[key] = id
 	}
 	if err := keys.Err(); err != nil {
 		return nil, "", err
 	}
-	text, err := json.Marshal(numbers)
+	text, err := json.Marshal(ids)
 	if err != nil {
 		return nil, "", err
 	}
 	file = filepath.Join(folder, "users.json")
-	return numbers, file, os.WriteFile(file, text, 0o600)
+	return ids, file, os.WriteFile(file, text, 0o600)
 }
 
 // parseProfile reads the copy of a user's profile in Redis: the user ID from its name, and the user's key from its text.
-func parseProfile(name, text string) (number uint32, key string, err error) {
+func parseProfile(name, text string) (id uint32, key string, err error) {
 	digits, found := strings.CutSuffix(strings.TrimPrefix(name, "{u"), "}:p")
 	value, err := strconv.ParseUint(digits, 10, 32)
 	body := strings.Index(text, "{") // digits come before it: the version and the epoch

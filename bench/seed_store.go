@@ -113,18 +113,18 @@ func writeOfflineDatabase(ctx context.Context, file string, write func(*database
 }
 
 // findUserIDs finds the IDs of users in a database that no server has open.
-func findUserIDs(ctx context.Context, file string, keys []string) (numbers []services.UserID, err error) {
+func findUserIDs(ctx context.Context, file string, keys []string) (ids []services.UserID, err error) {
 	s, err := sql.Open(ctx, sql.Config{URL: "sqlite:" + file})
 	if err != nil {
 		return nil, err
 	}
 	known, err := people.IDs(ctx, s, keys)
 	for _, key := range keys {
-		number, found := known[key]
+		id, found := known[key]
 		if !found && err == nil {
 			err = fmt.Errorf("there is no user %s", key)
 		}
-		numbers = append(numbers, number)
+		ids = append(ids, id)
 	}
-	return numbers, errors.Join(err, s.Close())
+	return ids, errors.Join(err, s.Close())
 }

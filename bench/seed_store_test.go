@@ -28,8 +28,8 @@ func TestSeedUsers(t *testing.T) {
 	if err := seedUsers(t.Context(), file, 1234); err != nil {
 		t.Fatal(err)
 	}
-	if numbers, err := findUserIDs(t.Context(), file, []string{memberKey(7), memberKey(1234)}); err != nil || numbers[0] != 7 || numbers[1] != 1234 {
-		t.Errorf("numbers %v, %v", numbers, err)
+	if ids, err := findUserIDs(t.Context(), file, []string{memberKey(7), memberKey(1234)}); err != nil || ids[0] != 7 || ids[1] != 1234 {
+		t.Errorf("numbers %v, %v", ids, err)
 	}
 	if _, err := findUserIDs(t.Context(), file, []string{memberKey(7), memberKey(1235)}); err == nil {
 		t.Error("a user who was not seeded has a number")
@@ -43,7 +43,7 @@ func TestSeedUsers(t *testing.T) {
 	if err != nil || state.IsNew(time.Now().Add(-time.Hour)) || state.Position != 0 {
 		t.Errorf("%+v, %v", state, err)
 	}
-	// The next user that is made gets the number after the seeded ones.
+	// The next user that is made gets the ID after the seeded ones.
 	err = s.Write(t.Context(), func(tx *sql.Tx) error {
 		known, err := people.Ensure(t.Context(), tx, []string{"new"})
 		if known["new"] != 1235 {

@@ -124,7 +124,7 @@ func TestReadUserIDs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	numbers, file, err := readUserIDs(t.Context(), client, t.TempDir())
+	ids, file, err := readUserIDs(t.Context(), client, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,8 +137,8 @@ func TestReadUserIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]uint32{"anna": 1, "bert": 4_000_000_000}
-	if fmt.Sprint(numbers) != fmt.Sprint(want) || fmt.Sprint(written) != fmt.Sprint(want) {
-		t.Errorf("read %v, written %v", numbers, written)
+	if fmt.Sprint(ids) != fmt.Sprint(want) || fmt.Sprint(written) != fmt.Sprint(want) {
+		t.Errorf("read %v, written %v", ids, written)
 	}
 	if err := engine.Set("{u2}:p", "broken"); err != nil {
 		t.Fatal(err)
@@ -151,8 +151,8 @@ func TestReadUserIDs(t *testing.T) {
 func TestParseProfile(t *testing.T) {
 	const version = "0001763697600000"
 	for _, bad := range [][2]string{{"{ux}:p", version + `{}`}, {"{u1}:b", version + `{}`}, {"{u1}:p", version}, {"{u1}:p", version + `{`}, {"{u4294967296}:p", version + `{}`}} {
-		if number, key, err := parseProfile(bad[0], bad[1]); err == nil {
-			t.Errorf("%v was read as %d %q", bad, number, key)
+		if id, key, err := parseProfile(bad[0], bad[1]); err == nil {
+			t.Errorf("%v was read as %d %q", bad, id, key)
 		}
 	}
 }

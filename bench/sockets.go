@@ -45,7 +45,7 @@ type eventFunc func(i int, payload []byte, at time.Time)
 // socket is one WebSocket connection of a fleet.
 type socket struct {
 	fleet         *socketFleet // the fleet that the socket belongs to
-	index         int          // the place in the fleet's field sockets
+	index         int          // the index in the fleet's field sockets
 	conn          net.Conn
 	buffer        []byte       // what was read from conn
 	bufferedBytes int          // how many bytes of the buffer are filled

@@ -116,25 +116,25 @@ func (l *Loader) KeepPostsAndUsers(posts []services.Post, users []services.User)
 func (m *responseMemory) keepUsers(users []services.User) {
 	known := make(map[services.UserID]services.User, len(users))
 	for _, user := range users {
-		known[user.Number] = user
+		known[user.ID] = user
 	}
 	m.users.keepIfAbsent(known)
 }
 
 // Users reads users; unknown ones are omitted.
-func (l *Loader) Users(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.User, error) {
-	_, users, err := l.readPostsAndUsers(ctx, nil, numbers)
+func (l *Loader) Users(ctx context.Context, ids []services.UserID) (map[services.UserID]services.User, error) {
+	_, users, err := l.readPostsAndUsers(ctx, nil, ids)
 	return users, err
 }
 
 // PostsAndUsers reads posts with their authors, and other users, in one batch. Deleted and unknown ones are omitted. The results are the
 // caller's own.
-func (l *Loader) PostsAndUsers(ctx context.Context, ids []services.PostID, numbers []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
-	posts, users, err := l.readPostsAndUsers(ctx, ids, numbers)
+func (l *Loader) PostsAndUsers(ctx context.Context, ids []services.PostID, userIDs []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
+	posts, users, err := l.readPostsAndUsers(ctx, ids, userIDs)
 	if err != nil {
 		return nil, nil, err
 	}
-	// users has only the users in numbers. The authors of the posts are in the memory, where the read has put them.
+	// users has only the users in userIDs. The authors of the posts are in the memory, where the read has put them.
 	var authors []services.UserID
 	for id, post := range posts {
 		if post.Deleted {
@@ -154,10 +154,10 @@ func (l *Loader) PostsAndUsers(ctx context.Context, ids []services.PostID, numbe
 }
 
 // readPostsAndUsers reads posts and users at once, and remembers the authors that come with the posts.
-func (l *Loader) readPostsAndUsers(ctx context.Context, ids []services.PostID, numbers []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
+func (l *Loader) readPostsAndUsers(ctx context.Context, ids []services.PostID, userIDs []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	m := l.currentMemory()
 	// Both claims come before the read, so that one round trip serves both.
-	posts, users := m.posts.claim(ids), m.users.claim(numbers)
+	posts, users := m.posts.claim(ids), m.users.claim(userIDs)
 	if posts.own != nil || users.own != nil {
 		var foundPosts map[services.PostID]services.Post
 		var foundUsers map[services.UserID]services.User
@@ -179,7 +179,7 @@ func (l *Loader) readPostsAndUsers(ctx context.Context, ids []services.PostID, n
 	if err != nil {
 		return nil, nil, err
 	}
-	foundUsers, err := m.users.collect(ctx, numbers, users)
+	foundUsers, err := m.users.collect(ctx, userIDs, users)
 	return foundPosts, foundUsers, err
 }
 

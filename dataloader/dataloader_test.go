@@ -25,7 +25,7 @@ func newCountingSource() *countingSource {
 
 func (s *countingSource) sources() Sources { return Sources{Posts: s, Shows: s} }
 
-// ReadWithAuthors finds posts and users with numbers below 100. Post n is by user n+1; every tenth post is deleted.
+// ReadWithAuthors finds posts and users with IDs below 100. Post n is by user n+1; every tenth post is deleted.
 func (s *countingSource) ReadWithAuthors(_ context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,9 +37,9 @@ func (s *countingSource) ReadWithAuthors(_ context.Context, posts []services.Pos
 			users = append(users, services.UserID(id)+1)
 		}
 	}
-	for _, number := range users {
-		if s.userReads[number]++; number < 100 {
-			foundUsers[number] = services.User{Number: number, Key: "u"}
+	for _, id := range users {
+		if s.userReads[id]++; id < 100 {
+			foundUsers[id] = services.User{ID: id, Key: "u"}
 		}
 	}
 	return foundPosts, foundUsers, s.err
@@ -89,9 +89,9 @@ func TestEachKeyIsReadOnceAResponse(t *testing.T) {
 			t.Errorf("post %d was read %d times", id, times)
 		}
 	}
-	for number, times := range s.userReads {
+	for id, times := range s.userReads {
 		if times != 1 {
-			t.Errorf("user %d was read %d times", number, times)
+			t.Errorf("user %d was read %d times", id, times)
 		}
 	}
 	if _, _, err := New(s.sources()).PostsAndUsers(t.Context(), []services.PostID{1}, nil); err != nil || s.postReads[1] != 2 {
@@ -102,7 +102,7 @@ func TestEachKeyIsReadOnceAResponse(t *testing.T) {
 func TestKeptPostsAreNotReadAgain(t *testing.T) {
 	s := newCountingSource()
 	l := New(s.sources())
-	l.KeepPostsAndUsers([]services.Post{{ID: 200, Author: 300}}, []services.User{{Number: 300, Key: "kept"}})
+	l.KeepPostsAndUsers([]services.Post{{ID: 200, Author: 300}}, []services.User{{ID: 300, Key: "kept"}})
 	posts, users, err := l.PostsAndUsers(t.Context(), []services.PostID{200}, nil)
 	if err != nil || posts[200].Author != 300 || users[300].Key != "kept" || s.readCalls != 0 {
 		t.Errorf("got %v, %v, %v after %d reads", posts, users, err, s.readCalls)

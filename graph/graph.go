@@ -23,14 +23,14 @@ func init() { delete(parsedSchema.Directives, "defer") }
 type Viewer struct {
 	ID string
 	// Clients never see the fields below, which are for resolvers.
-	Number    services.UserID
+	UserID    services.UserID
 	Key       string
 	BadgesNow *services.Badges // the badges that were read already; nil for none
 }
 
 // NewViewer makes the viewer of a user ID and a key.
-func NewViewer(number services.UserID, key string) *Viewer {
-	return &Viewer{ID: services.GlobalID(services.ViewerType, key), Number: number, Key: key}
+func NewViewer(id services.UserID, key string) *Viewer {
+	return &Viewer{ID: services.GlobalID(services.ViewerType, key), UserID: id, Key: key}
 }
 
 // IsNode says that a viewer can be fetched by its ID.
@@ -165,7 +165,7 @@ type ShowReads struct {
 // IsNode says that a show can be fetched by its ID.
 func (Show) IsNode() {}
 
-// LiveBoardEdge is a show in its place on a board. Node is the show as it is now; the other fields have the values that the
+// LiveBoardEdge is a show at its position on a board. Node is the show as it is now; the other fields have the values that the
 // session froze. A time that is zero is null.
 type LiveBoardEdge struct {
 	Cursor    string
@@ -173,11 +173,11 @@ type LiveBoardEdge struct {
 	PlannedAt time.Time
 	StartedAt time.Time
 	EndedAt   time.Time
-	// The status and the times of the edge decide its place. They stay the same while the session lasts. The fields of
+	// The status and the times of the edge decide its position. They stay the same while the session lasts. The fields of
 	// Node can change.
 	Node Show
 
-	Place live.ShowPlace // set only on a page that is written without resolvers: the cursor is made of it
+	Position live.ShowPosition // set only on a page that is written without resolvers: the cursor is made of it
 }
 
 // User is a user as a viewer sees them; the relation between the two is read when it is requested.
@@ -187,8 +187,8 @@ type User struct {
 	Name      *string
 	AvatarURL *string
 
-	// Number is the dense internal ID, which no response contains.
-	Number   services.UserID
+	// UserID is the dense internal ID, which no response contains.
+	UserID   services.UserID
 	Together []services.UserID // the users that the same event of a subscription names, so that one read of relations serves all
 	// Relations has the relations of the users of a page that is written without resolvers; nil if no field shows them.
 	Relations map[services.UserID]services.Relation

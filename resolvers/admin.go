@@ -28,12 +28,12 @@ func authorMode(named *graph.AuthorMode) *services.AuthorMode {
 
 // authorAudience returns an author's mode and number of followers. Followers are counted only up to the threshold of the huge mode,
 // because a greater number does not change the mode.
-func (r *Resolver) authorAudience(ctx context.Context, number services.UserID) (graph.AuthorAudience, error) {
-	author, err := r.Fanout.Author(ctx, number)
+func (r *Resolver) authorAudience(ctx context.Context, id services.UserID) (graph.AuthorAudience, error) {
+	author, err := r.Fanout.Author(ctx, id)
 	if err != nil {
 		return graph.AuthorAudience{}, err
 	}
-	user, err := r.readUser(ctx, number)
+	user, err := r.readUser(ctx, id)
 	shown := graph.AuthorAudience{User: user, Followers: author.Followers, Mode: authorModes[author.Mode]}
 	if author.Pinned != nil {
 		shown.Pinned = &authorModes[*author.Pinned]
@@ -106,7 +106,7 @@ func (r *Resolver) recountBadges(ctx context.Context, input graph.RecountBadgesI
 		if err != nil {
 			return nil, err
 		}
-		// The badges are read by the user's number, so the key is not in them.
+		// The badges are read by the user ID, so the key is not in them.
 		_, key, err := services.SplitGlobalID(input.UserID)
 		if err != nil {
 			return nil, err

@@ -15,11 +15,11 @@ func (r *adminResolver) Cleaner(ctx context.Context, obj *graph.Admin) (*graph.C
 }
 
 func (r *adminResolver) Author(ctx context.Context, obj *graph.Admin, userID string) (*graph.AuthorAudience, error) {
-	number, err := r.resolveUserID(ctx, "userId", userID)
+	id, err := r.resolveUserID(ctx, "userId", userID)
 	if err != nil {
 		return nil, err
 	}
-	audience, err := r.authorAudience(ctx, number)
+	audience, err := r.authorAudience(ctx, id)
 	return &audience, err
 }
 

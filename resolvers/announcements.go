@@ -26,11 +26,11 @@ func (r *Resolver) requireHostOrAdmin(ctx context.Context) error {
 // readAnnouncement reads an announcement for the payload of the host application, which has just changed it. It reads SQL, because the
 // change may not have reached this node's memory yet. It also returns an announcement that is withdrawn or has not started.
 func (r *Resolver) readAnnouncement(ctx context.Context, id string) (graph.Announcement, error) {
-	place, err := announcements.ParseID("announcementId", id)
+	announcementID, err := announcements.ParseID("announcementId", id)
 	if err != nil {
 		return graph.Announcement{}, err
 	}
-	a, err := r.Announcements.Announcement(ctx, place)
+	a, err := r.Announcements.Announcement(ctx, announcementID)
 	return graphAnnouncement(a), err
 }
 
@@ -68,17 +68,17 @@ func (r *Resolver) announcements(ctx context.Context, viewer *graph.Viewer, firs
 func (r *Resolver) readAnnouncements(ctx context.Context, viewer *graph.Viewer, size int, after *string) (_ *graph.AnnouncementConnection, err error) {
 	before := uint64(announcements.MaxPosition)
 	if after != nil {
-		if before, err = announcementCursor.parse("after", viewer.Number, *after); err != nil {
+		if before, err = announcementCursor.parse("after", viewer.UserID, *after); err != nil {
 			return nil, err
 		}
 	}
-	page, err := r.Announcements.Page(ctx, viewer.Number, before, size)
+	page, err := r.Announcements.Page(ctx, viewer.UserID, before, size)
 	if err != nil {
 		return nil, err
 	}
 	result := &graph.AnnouncementConnection{Edges: make([]graph.AnnouncementEdge, len(page.Items)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext}}
 	for i, item := range page.Items {
-		result.Edges[i] = graph.AnnouncementEdge{Cursor: announcementCursor.text(viewer.Number, item.Position), Node: graphItem(item)}
+		result.Edges[i] = graph.AnnouncementEdge{Cursor: announcementCursor.text(viewer.UserID, item.Position), Node: graphItem(item)}
 	}
 	// RecordObjects tells the loader the IDs, so that the first field that needs a label reads the labels of all.
 	dataloader.From(ctx).RecordObjects(idsOf(result.Edges, func(edge *graph.AnnouncementEdge) string { return edge.Node.ID }))

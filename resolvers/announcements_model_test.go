@@ -66,7 +66,7 @@ func (e *modelAnnouncement) isOver(now time.Time) bool {
 
 // modelUser is a user as the model has them. It tells which announcements are unread for the user, and which dots are lit.
 type modelUser struct {
-	number                          services.UserID
+	id                              services.UserID
 	checkedEachStep                 bool                   // the badge of this user is read after every step
 	hasSQLRows                      bool                   // whether the user has rows: they visited, and were not forgotten since
 	readPosition, dotsDismissedUpTo uint64                 // the read position, and the stamp after which raises of dots count
@@ -181,7 +181,7 @@ func (m *announcementsModel) runJobsAndReadPositions(before uint64) {
 		if e.isOver(m.now()) && position == 0 {
 			e.endedBeforeStart = true
 		} else if position <= before {
-			m.Fatalf("announcement %s took the place %d, and %d was given before", e.id, position, before)
+			m.Fatalf("announcement %s took the position %d, and %d was given before", e.id, position, before)
 		} else {
 			e.position = position
 		}
@@ -224,24 +224,24 @@ func (m *announcementsModel) checkUserAgainstModel(u *modelUser) {
 			unread++
 		}
 	}
-	badges, err := n.badge.Read(ctx, u.number)
+	badges, err := n.badge.Read(ctx, u.id)
 	m.must(err)
 	if badges.Announcements.Value != unread || badges.Announcements.Precision != services.Exact {
-		m.Fatalf("user %d has %+v unread, want %d of %s", u.number, badges.Announcements, unread, want)
+		m.Fatalf("user %d has %+v unread, want %d of %s", u.id, badges.Announcements, unread, want)
 	}
-	page, err := n.announcements.Page(ctx, u.number, announcements.MaxPosition, 100)
+	page, err := n.announcements.Page(ctx, u.id, announcements.MaxPosition, 100)
 	m.must(err)
 	got := ""
 	for _, item := range page.Items {
 		got += fmt.Sprintf("%s %t, ", item.ID, item.Unread)
-		u.shownCursors = append(u.shownCursors, announcementCursor.text(u.number, item.Position))
+		u.shownCursors = append(u.shownCursors, announcementCursor.text(u.id, item.Position))
 	}
 	if got != want {
-		m.Fatalf("user %d is listed %s want %s", u.number, got, want)
+		m.Fatalf("user %d is listed %s want %s", u.id, got, want)
 	}
 	for _, dot := range badges.Dots {
 		if dot.Lit != m.isLit(u, dot.Name) {
-			m.Fatalf("user %d sees %+v with %+v after %+v", u.number, dot, u, m.dotRaises)
+			m.Fatalf("user %d sees %+v with %+v after %+v", u.id, dot, u, m.dotRaises)
 		}
 	}
 	_, err = n.badge.WriteVisits(ctx)
@@ -254,18 +254,18 @@ func (m *announcementsModel) checkUserAgainstModel(u *modelUser) {
 func (m *announcementsModel) checkBadgesVersion(u *modelUser, which int, badges *services.Badges) {
 	m.Helper()
 	if badges.Version < u.newestVersionByNode[which] {
-		m.Fatalf("user %d: the version falls from %s to %s", u.number, u.newestVersionByNode[which], badges.Version)
+		m.Fatalf("user %d: the version falls from %s to %s", u.id, u.newestVersionByNode[which], badges.Version)
 	}
 	u.newestVersionByNode[which] = badges.Version
 	content := fmt.Sprint(badges.Announcements, badges.Dots)
-	place := badges.Version
+	where := badges.Version
 	if m.clockSetBack > 0 {
-		place += fmt.Sprint(" on node ", which)
+		where += fmt.Sprint(" on node ", which)
 	}
-	if had, known := u.contentByVersion[place]; known && had != content {
-		m.Fatalf("user %d: the version %s stands for %s and for %s", u.number, place, had, content)
+	if had, known := u.contentByVersion[where]; known && had != content {
+		m.Fatalf("user %d: the version %s stands for %s and for %s", u.id, where, had, content)
 	}
-	u.contentByVersion[place] = content
+	u.contentByVersion[where] = content
 }
 
 // TestAnnouncementsAgainstModel takes random steps on two nodes. Announcements are published, planned, started, ended, edited, shown
@@ -298,8 +298,8 @@ func TestAnnouncementsAgainstModel(t *testing.T) {
 		}
 		former = m
 		w.RedisServer.Flush()
-		for _, number := range w.MakeNeverSeenUsers(3) {
-			m.users = append(m.users, &modelUser{number: number, clearStampByDot: map[string]uint64{}, contentByVersion: map[string]string{}})
+		for _, id := range w.MakeNeverSeenUsers(3) {
+			m.users = append(m.users, &modelUser{id: id, clearStampByDot: map[string]uint64{}, contentByVersion: map[string]string{}})
 		}
 		m.users[0].checkedEachStep, m.users[1].checkedEachStep = true, true
 		steps := []func(){

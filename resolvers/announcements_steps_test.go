@@ -75,18 +75,18 @@ func (m *announcementsModel) withdraw() {
 // markRead is a step: it marks the announcements of a user as read, all or up to an old cursor.
 func (m *announcementsModel) markRead() {
 	n, u := m.drawNode(), m.drawUser()
-	upTo, place := announcements.ReadUpTo{}, m.lastIssuedStamp()
+	upTo, at := announcements.ReadUpTo{}, m.lastIssuedStamp()
 	if len(u.shownCursors) > 0 && rapid.IntRange(0, 3).Draw(m.T, "up to") > 0 { // an old cursor, as a late device may send
-		position, err := announcementCursor.parse("upTo", u.number, rapid.SampledFrom(u.shownCursors).Draw(m.T, "page"))
+		position, err := announcementCursor.parse("upTo", u.id, rapid.SampledFrom(u.shownCursors).Draw(m.T, "page"))
 		m.must(err)
-		upTo, place = announcements.ReadUpTo{Position: position}, position
+		upTo, at = announcements.ReadUpTo{Position: position}, position
 	}
 	u.recordVisit(m.now(), m.lastIssuedStamp())
-	if place > u.readPosition {
-		u.readPosition, u.rowChangedAt = place, m.now()
+	if at > u.readPosition {
+		u.readPosition, u.rowChangedAt = at, m.now()
 	}
 	for range rapid.IntRange(1, 2).Draw(m.T, "times") {
-		m.commit(n, n.announcements.MarkRead(u.number, upTo), nil)
+		m.commit(n, n.announcements.MarkRead(u.id, upTo), nil)
 	}
 }
 
@@ -102,7 +102,7 @@ func (m *announcementsModel) raiseDot() {
 // clearDot is a step: it clears a dot of a user.
 func (m *announcementsModel) clearDot() {
 	n, u, dot := m.drawNode(), m.drawUser(), rapid.SampledFrom([]string{"shop", "wallet"}).Draw(m.T, "dot")
-	cmd, err := n.announcements.ClearDot(u.number, dot)
+	cmd, err := n.announcements.ClearDot(u.id, dot)
 	m.commit(n, cmd, err)
 	u.clearStampByDot[dot] = m.lastIssuedStamp()
 }
@@ -111,7 +111,7 @@ func (m *announcementsModel) clearDot() {
 func (m *announcementsModel) setSegments() {
 	n, u := m.drawNode(), m.drawUser()
 	names, bits := m.drawSegments("of ")
-	cmd, err := n.announcements.SetSegments(u.number, names)
+	cmd, err := n.announcements.SetSegments(u.id, names)
 	m.commit(n, cmd, err)
 	u.segments = bits
 }
@@ -123,11 +123,11 @@ func (m *announcementsModel) loseRedisData() {
 	case 0:
 		server.Flush()
 	case 1:
-		server.Do("DEL", fmt.Sprintf("{u%d}:b", u.number))
+		server.Do("DEL", fmt.Sprintf("{u%d}:b", u.id))
 	case 2:
-		server.Do("HDEL", fmt.Sprintf("{u%d}:b", u.number), "A", "G")
+		server.Do("HDEL", fmt.Sprintf("{u%d}:b", u.id), "A", "G")
 	default:
-		server.Do("DEL", fmt.Sprintf("{u%d}:i", u.number))
+		server.Do("DEL", fmt.Sprintf("{u%d}:i", u.id))
 	}
 }
 
@@ -135,7 +135,7 @@ func (m *announcementsModel) loseRedisData() {
 func (m *announcementsModel) repeatJobs() {
 	u := m.drawUser()
 	m.must(m.nodes[0].Store.Write(context.Background(), func(tx *sql.Tx) error {
-		queued := []jobs.NewJob{announcements.UserJob(u.number)}
+		queued := []jobs.NewJob{announcements.UserJob(u.id)}
 		for _, e := range m.entries {
 			if e.position > 0 || e.withdrawn || e.endedBeforeStart { // an announcement that waits still has its job
 				queued = append(queued, announcements.StartJob(announcements.Announcement{ID: e.id}))

@@ -34,7 +34,7 @@ func (r *Resolver) boardConnection(board live.Board) *graph.LiveBoardConnection 
 	for i, item := range board.Items {
 		ids[i] = item.Show.ID
 		page.Edges[i] = graph.LiveBoardEdge{
-			Cursor: live.CursorText(board.Session, item.Place), Node: r.graphShow(item.Show, item.Host),
+			Cursor: live.CursorText(board.Session, item.Position), Node: r.graphShow(item.Show, item.Host),
 			Status: item.Frozen.Status, PlannedAt: item.Frozen.PlannedAt, StartedAt: item.Frozen.StartedAt, EndedAt: item.Frozen.EndedAt,
 		}
 		page.Edges[i].Node.Together = ids
@@ -55,12 +55,12 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 	ctx, cancel := context.WithCancel(ctx)
 	// Watch gets no version, so it sends the badges even if the client has them already: the board may have changed while the badges
 	// did not.
-	badges, err := r.Hub.Watch(ctx, viewer.Number, "")
+	badges, err := r.Hub.Watch(ctx, viewer.UserID, "")
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	changes, err := r.Live.Watch(ctx, viewer.Number, sessionID, deviceName(ctx), badges)
+	changes, err := r.Live.Watch(ctx, viewer.UserID, sessionID, deviceName(ctx), badges)
 	if err != nil {
 		cancel()
 		return nil, err

@@ -38,7 +38,7 @@ func (r *subscriptionResolver) LiveBoardChanged(ctx context.Context, sessionID *
 
 func (r *viewerResolver) LiveBoard(ctx context.Context, obj *graph.Viewer, first *int, after *string, sessionID *string, lastID *string) (*graph.LiveBoardConnection, error) {
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []pageRequest, size int) (*graph.LiveBoardConnection, error) {
-		board, err := r.liveBoard(ctx, obj.Number, &size, after, sessionID, lastID)
+		board, err := r.liveBoard(ctx, obj.UserID, &size, after, sessionID, lastID)
 		if err != nil {
 			return nil, err
 		}

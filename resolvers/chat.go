@@ -121,7 +121,7 @@ func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) 
 			ID: id.GlobalID(), ConversationID: id.Conversation().GlobalID(), Author: graphUser(users[message.Author]),
 			SentAt: message.SentAt, Recalled: message.Recalled, Mentions: graphUsers(users, mentioned[id]),
 		}
-		// A recalled message keeps its place and loses its text.
+		// A recalled message keeps its position and loses its text.
 		if !message.Recalled {
 			shown.Body = &message.Body
 		}
@@ -148,7 +148,7 @@ func graphConversation(state chat.MemberState) graph.Conversation {
 // readConversation reads one conversation for a payload. The error is NOT_FOUND if the viewer is not a member, for example after
 // quitConversation. It reads SQL, which has the change that was just committed.
 func (r *Resolver) readConversation(ctx context.Context, viewer *graph.Viewer, id services.ConversationID) (graph.Conversation, error) {
-	state, err := r.Chat.ReadConversation(ctx, viewer.Number, id)
+	state, err := r.Chat.ReadConversation(ctx, viewer.UserID, id)
 	if err != nil {
 		return graph.Conversation{}, err
 	}
@@ -163,7 +163,7 @@ func (r *Resolver) readMessage(ctx context.Context, done *committedOperation) (g
 		return graph.Message{}, err
 	}
 	// The viewer may have been removed since the commit.
-	found, err := r.Chat.ReadMessages(ctx, done.viewer.Number, []services.MessageID{id})
+	found, err := r.Chat.ReadMessages(ctx, done.viewer.UserID, []services.MessageID{id})
 	if err != nil {
 		return graph.Message{}, err
 	}

@@ -31,21 +31,21 @@ func (r *conversationResolver) Members(ctx context.Context, obj *graph.Conversat
 	if err != nil {
 		return nil, err
 	}
-	numbers := found[page]
-	more := len(numbers) > size
-	numbers = numbers[:min(size, len(numbers))]
-	users, err := loader.Users(ctx, numbers)
+	ids := found[page]
+	more := len(ids) > size
+	ids = ids[:min(size, len(ids))]
+	users, err := loader.Users(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	cursorOf := func(number services.UserID) string {
-		return listCursorText(memberCursorKind, uint64(id), uint64(number))
+	cursorOf := func(userID services.UserID) string {
+		return listCursorText(memberCursorKind, uint64(id), uint64(userID))
 	}
 	// The page ends where it was read, also if its last members are left out: otherwise a client could not get past them.
-	info := chatPageInfo(numbers, cursorOf, more)
-	edges := make([]graph.MemberEdge, 0, len(numbers))
-	for _, user := range graphUsers(users, numbers) {
-		edges = append(edges, graph.MemberEdge{Cursor: cursorOf(user.Number), Node: user})
+	info := chatPageInfo(ids, cursorOf, more)
+	edges := make([]graph.MemberEdge, 0, len(ids))
+	for _, user := range graphUsers(users, ids) {
+		edges = append(edges, graph.MemberEdge{Cursor: cursorOf(user.UserID), Node: user})
 	}
 	return &graph.MemberConnection{Edges: edges, PageInfo: info, TotalCount: obj.MemberCount}, nil
 }
@@ -233,7 +233,7 @@ func (r *subscriptionResolver) ConversationChanged(ctx context.Context, conversa
 	if err != nil {
 		return nil, err
 	}
-	conversationID, err = r.resolveID(ctx, viewer.Number, "conversationId", conversationID)
+	conversationID, err = r.resolveID(ctx, viewer.UserID, "conversationId", conversationID)
 	if err != nil {
 		return nil, err
 	}
@@ -249,14 +249,14 @@ func (r *subscriptionResolver) ConversationsChanged(ctx context.Context, first *
 }
 
 func (r *viewerResolver) Conversations(ctx context.Context, obj *graph.Viewer, first *int, after *string) (_ *graph.ConversationConnection, err error) {
-	place := chat.ListStart
+	position := chat.ListStart
 	if after != nil {
-		if place, err = parseConversationCursor(obj.Number, *after); err != nil {
+		if position, err = parseConversationCursor(obj.UserID, *after); err != nil {
 			return nil, err
 		}
 	}
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, askers []pageRequest, size int) (*graph.ConversationConnection, error) {
-		return r.readConversations(ctx, obj, askers, place, size)
+		return r.readConversations(ctx, obj, askers, position, size)
 	})
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 func (r *Resolver) watchConversation(ctx context.Context, viewer *graph.Viewer, id services.ConversationID) (<-chan *graph.ConversationChange, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	// A viewer who is not a member gets the error before the channel of badges is opened.
-	changes, err := r.Chat.Watch(ctx, viewer.Number, id, func() (<-chan *services.Badges, error) { return r.Hub.Watch(ctx, viewer.Number, "") })
+	changes, err := r.Chat.Watch(ctx, viewer.UserID, id, func() (<-chan *services.Badges, error) { return r.Hub.Watch(ctx, viewer.UserID, "") })
 	if err != nil {
 		cancel()
 		return nil, err

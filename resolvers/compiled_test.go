@@ -71,8 +71,8 @@ func drawFields(t *rapid.T, schema *ast.Schema, kind *ast.Definition, above []st
 		most = 3
 	}
 	text := "__typename "
-	for i, place := range rapid.SliceOfNDistinct(rapid.IntRange(0, len(fields)-1), 1, min(most, len(fields)), rapid.ID[int]).Draw(t, kind.Name) {
-		field := fields[place]
+	for i, index := range rapid.SliceOfNDistinct(rapid.IntRange(0, len(fields)-1), 1, min(most, len(fields)), rapid.ID[int]).Draw(t, kind.Name) {
+		field := fields[index]
 		one := field.Name
 		if arguments := requiredArguments[kind.Name+"."+field.Name]; arguments != "" {
 			one += "(" + arguments + ")"

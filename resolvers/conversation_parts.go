@@ -81,9 +81,9 @@ func (r *Resolver) readConversationParts(ctx context.Context, parts conversation
 	for id, message := range messages {
 		people = append(append(people, message.Author), mentioned[id]...)
 	}
-	for page, numbers := range members {
+	for page, ids := range members {
 		// The extra member is left out: it only tells whether another page follows.
-		people = append(people, numbers[:min(page.Size-1, len(numbers))]...)
+		people = append(people, ids[:min(page.Size-1, len(ids))]...)
 	}
 	return people, nil
 }
@@ -118,7 +118,7 @@ func (r *Resolver) readSelectedParts(ctx context.Context, shown *graph.Conversat
 // readConversations makes a page of the viewer's conversations, and reads the parts that fields select of them. after is
 // chat.ListStart for the first page.
 func (r *Resolver) readConversations(ctx context.Context, viewer *graph.Viewer, askers []pageRequest, after chat.ListPosition, size int) (*graph.ConversationConnection, error) {
-	states, more, err := r.Chat.List(ctx, viewer.Number, after, size)
+	states, more, err := r.Chat.List(ctx, viewer.UserID, after, size)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (r *Resolver) conversationPage(ctx context.Context, viewer *graph.Viewer, a
 	}
 	edges := make([]graph.ConversationEdge, len(states))
 	for i, state := range states {
-		edges[i] = graph.ConversationEdge{Cursor: conversationCursorText(viewer.Number, state), Node: graphConversation(state)}
+		edges[i] = graph.ConversationEdge{Cursor: conversationCursorText(viewer.UserID, state), Node: graphConversation(state)}
 		edges[i].Node.PartsRead = true
 	}
 	dataloader.From(ctx).RecordObjects(idsOf(edges, func(edge *graph.ConversationEdge) string { return edge.Node.ID }))

@@ -12,15 +12,15 @@ import (
 // graphUser is a user as anybody sees them. Fields that depend on the viewer are read when they are asked for. graphUser reads
 // nothing, so that it can be called for each item of a list. A user who is being erased has no key: lists leave them out.
 func graphUser(user services.User) graph.User {
-	return graph.User{ID: user.ID(), Number: user.Number, Key: user.Key, Name: orNull(user.Name), AvatarURL: orNull(user.AvatarURL)}
+	return graph.User{ID: user.GlobalID(), UserID: user.ID, Key: user.Key, Name: orNull(user.Name), AvatarURL: orNull(user.AvatarURL)}
 }
 
-// graphUsers makes users that a loader has read, in the order of their numbers. It leaves out users without a key, who are being
+// graphUsers makes users that a loader has read, in the order of their IDs. It leaves out users without a key, who are being
 // erased.
-func graphUsers(read map[services.UserID]services.User, numbers []services.UserID) []graph.User {
-	users := make([]graph.User, 0, len(numbers))
-	for _, number := range numbers {
-		if user := read[number]; user.Key != "" {
+func graphUsers(read map[services.UserID]services.User, ids []services.UserID) []graph.User {
+	users := make([]graph.User, 0, len(ids))
+	for _, id := range ids {
+		if user := read[id]; user.Key != "" {
 			users = append(users, graphUser(user))
 		}
 	}
@@ -55,12 +55,12 @@ func orNull(text string) *string {
 }
 
 // readUser reads one user for a payload.
-func (r *Resolver) readUser(ctx context.Context, number services.UserID) (graph.User, error) {
-	users, err := dataloader.From(ctx).Users(ctx, []services.UserID{number})
+func (r *Resolver) readUser(ctx context.Context, id services.UserID) (graph.User, error) {
+	users, err := dataloader.From(ctx).Users(ctx, []services.UserID{id})
 	if err != nil {
 		return graph.User{}, err
 	}
-	return graphUser(users[number]), nil
+	return graphUser(users[id]), nil
 }
 
 // readPost reads the post of an operation for its payload. The error is NOT_FOUND if the post has been deleted or hidden since. It
@@ -71,7 +71,7 @@ func (r *Resolver) readPost(ctx context.Context, done *committedOperation) (grap
 	if err != nil {
 		return graph.Post{}, err
 	}
-	seen, err := r.readVisibleObjects(ctx, done.viewer.Number, shownObjectIDs{posts: []services.PostID{id}})
+	seen, err := r.readVisibleObjects(ctx, done.viewer.UserID, shownObjectIDs{posts: []services.PostID{id}})
 	if err != nil {
 		return graph.Post{}, err
 	}
@@ -101,7 +101,7 @@ func postConnection(viewer *graph.Viewer, page feed.Page) *graph.PostConnection 
 	together := make([]services.Post, len(page.Items))
 	for i, item := range page.Items {
 		together[i] = item.Post
-		result.Edges[i] = graph.PostEdge{Cursor: feedCursorText(viewer.Number, item.Post.ID), Node: graphPost(item.Post, item.Author, together)}
+		result.Edges[i] = graph.PostEdge{Cursor: feedCursorText(viewer.UserID, item.Post.ID), Node: graphPost(item.Post, item.Author, together)}
 	}
 	if len(result.Edges) > 0 {
 		result.PageInfo.StartCursor = &result.Edges[0].Cursor
@@ -109,7 +109,7 @@ func postConnection(viewer *graph.Viewer, page feed.Page) *graph.PostConnection 
 	// Next is the last position that was looked at. Posts between the last edge and Next are hidden or deleted, and the next page
 	// must not read them again.
 	if page.NextPageAfter != 0 {
-		cursor, lastID := feedCursorText(viewer.Number, page.NextPageAfter), services.GlobalID(services.PostType, page.NextPageAfter.String())
+		cursor, lastID := feedCursorText(viewer.UserID, page.NextPageAfter), services.GlobalID(services.PostType, page.NextPageAfter.String())
 		result.PageInfo.EndCursor, result.LastID = &cursor, &lastID
 	}
 	if page.End != "" {

@@ -15,10 +15,10 @@ import (
 func TestACursorIsReadBackByItsViewerAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		viewer := services.UserID(rapid.Uint32().Draw(t, "viewer"))
-		place := services.PostID(rapid.Uint64Max(uint64(services.MaxPostID)).Draw(t, "place"))
-		text := feedCursorText(viewer, place)
-		if got, err := parseFeedCursor(viewer, text); got != place || err != nil {
-			t.Fatalf("%d became %d, %v", place, got, err)
+		position := services.PostID(rapid.Uint64Max(uint64(services.MaxPostID)).Draw(t, "place"))
+		text := feedCursorText(viewer, position)
+		if got, err := parseFeedCursor(viewer, text); got != position || err != nil {
+			t.Fatalf("%d became %d, %v", position, got, err)
 		}
 		stranger := viewer + services.UserID(rapid.Uint32Range(1, ^uint32(0)).Draw(t, "distance"))
 		if _, err := parseFeedCursor(stranger, text); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "another user") {
@@ -53,10 +53,10 @@ func FuzzCursor(f *testing.F) {
 		f.Add(uint32(7), seed)
 	}
 	f.Fuzz(func(t *testing.T, viewer uint32, text string) {
-		place, err := parseFeedCursor(services.UserID(viewer), text)
+		position, err := parseFeedCursor(services.UserID(viewer), text)
 		switch {
-		case err == nil && (place > services.MaxPostID || feedCursorText(services.UserID(viewer), place) != text):
-			t.Errorf("%q was read as %d", text, place)
+		case err == nil && (position > services.MaxPostID || feedCursorText(services.UserID(viewer), position) != text):
+			t.Errorf("%q was read as %d", text, position)
 		case err != nil && (services.CodeOf(err) != services.Invalid || !strings.HasPrefix(err.Error(), "after: ") || len(err.Error()) > 500):
 			t.Errorf("%q: %v", text, err)
 		}
@@ -69,10 +69,10 @@ func TestACursorOfAnotherKindIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, damage := range map[string]func([]byte) []byte{
-		"another kind":    func(b []byte) []byte { b[0]++; return b },
-		"a longer one":    func(b []byte) []byte { return append(b, 0) },
-		"a shorter one":   func(b []byte) []byte { return b[:len(b)-1] },
-		"a place past it": func(b []byte) []byte { b[5] |= 0x80; return b },
+		"another kind":       func(b []byte) []byte { b[0]++; return b },
+		"a longer one":       func(b []byte) []byte { return append(b, 0) },
+		"a shorter one":      func(b []byte) []byte { return b[:len(b)-1] },
+		"a position past it": func(b []byte) []byte { b[5] |= 0x80; return b },
 	} {
 		text := base64.RawURLEncoding.EncodeToString(damage(append([]byte{}, bytes...)))
 		if _, err := parseFeedCursor(7, text); services.CodeOf(err) != services.Invalid {
@@ -117,7 +117,7 @@ func TestAfterAndLastIDExcludeEachOther(t *testing.T) {
 	for _, start := range []struct {
 		what          string
 		after, lastID *string
-		place         services.PostID // the wanted position
+		position      services.PostID // the wanted position
 		code          services.Code   // the code of the wanted error; "" for none
 	}{
 		{"nowhere said", nil, nil, services.MaxPostID, ""},
@@ -128,8 +128,8 @@ func TestAfterAndLastIDExcludeEachOther(t *testing.T) {
 		{"lastId as after", &lastID, nil, 0, services.Invalid},
 		{"after as lastId", nil, &after, 0, services.Invalid},
 	} {
-		if place, err := startPosition(7, start.after, start.lastID); place != start.place || services.CodeOf(err) != start.code {
-			t.Errorf("%s: %d, %v", start.what, place, err)
+		if position, err := startPosition(7, start.after, start.lastID); position != start.position || services.CodeOf(err) != start.code {
+			t.Errorf("%s: %d, %v", start.what, position, err)
 		}
 	}
 }

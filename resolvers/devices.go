@@ -18,7 +18,7 @@ type devicesKey struct{}
 func (r *Resolver) devicesOf(ctx context.Context, viewer *graph.Viewer) ([]graph.Device, error) {
 	return dataloader.ReadShared(ctx, devicesKey{}, func(ctx context.Context) ([]graph.Device, error) {
 		// The browser that registered last comes first.
-		list, err := r.Devices.List(ctx, viewer.Number)
+		list, err := r.Devices.List(ctx, viewer.UserID)
 		shown := make([]graph.Device, len(list))
 		for i, d := range list {
 			shown[i] = graph.Device{
@@ -48,7 +48,7 @@ func (r *Resolver) addDeviceNodes(ctx context.Context, viewer *graph.Viewer, ids
 // readBadgesAndViewer returns the badges and the viewer for a payload; nil if they could not be read. A registration changes no
 // badge. Every payload has both, so that clients treat all mutations alike.
 func (r *Resolver) readBadgesAndViewer(ctx context.Context, viewer *graph.Viewer) (*services.Badges, *graph.Viewer) {
-	badges := nilOnError[*services.Badges](r)(r.Badge.Read(ctx, viewer.Number))
+	badges := nilOnError[*services.Badges](r)(r.Badge.Read(ctx, viewer.UserID))
 	if badges == nil {
 		return nil, nil
 	}
@@ -68,7 +68,7 @@ func (r *Resolver) registerDevice(ctx context.Context, input graph.RegisterDevic
 	if input.Name != nil {
 		name = *input.Name
 	}
-	done, err := r.Devices.Register(ctx, viewer.Number, devices.NewDevice{Endpoint: input.Endpoint, P256dh: input.P256dh, Auth: input.Auth, Name: name, Silent: input.Silent})
+	done, err := r.Devices.Register(ctx, viewer.UserID, devices.NewDevice{Endpoint: input.Endpoint, P256dh: input.P256dh, Auth: input.Auth, Name: name, Silent: input.Silent})
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (r *Resolver) unregisterDevice(ctx context.Context, input graph.UnregisterD
 	} else {
 		endpoint = *input.Endpoint
 	}
-	changed, err := r.Devices.Unregister(ctx, viewer.Number, id, endpoint)
+	changed, err := r.Devices.Unregister(ctx, viewer.UserID, id, endpoint)
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,8 @@ import (
 // A user who is being erased has no key. Lists and events leave such a user out, even if the facts still name them.
 func TestUsersWithoutAKeyAreLeftOut(t *testing.T) {
 	a := newAPI(t)
-	numbers := a.MakeNamedUsers("alice", "carol")
-	alice, carol := numbers[0], numbers[1]
+	ids := a.MakeNamedUsers("alice", "carol")
+	alice, carol := ids[0], ids[1]
 	talk := a.createConversation("GROUP", "alice", "bob", "carol")
 	a.must("alice", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"you",mentionIds:["user:bob","user:carol"]}){message{id}}}`, map[string]any{"c": talk})
 	if _, _, err := erasures.Begin(t.Context(), a.Store, "carol"); err != nil {
@@ -39,7 +39,7 @@ func TestUsersWithoutAKeyAreLeftOut(t *testing.T) {
 			t.Errorf("%s: %q, want %d", what, keys, want)
 		}
 	}
-	viewer, both := &graph.Viewer{Number: alice}, []services.UserID{carol, alice}
+	viewer, both := &graph.Viewer{UserID: alice}, []services.UserID{carol, alice}
 	change, err := a.resolver.homeFeedChange(t.Context(), viewer, feed.FeedChange{NewestAuthors: both, Badges: &services.Badges{}})
 	a.Must(err)
 	check("homeFeedChanged", keys(change.Authors), 1)

@@ -35,12 +35,12 @@ func (r *digestPartResolver) Part(ctx context.Context, obj *services.DigestPart)
 }
 
 func (r *viewerResolver) BadgeExplained(ctx context.Context, obj *graph.Viewer) ([]services.Explanation, error) {
-	return dataloader.ReadShared(ctx, explainedKey{}, func(ctx context.Context) ([]services.Explanation, error) { return r.Badge.Explain(ctx, obj.Number) })
+	return dataloader.ReadShared(ctx, explainedKey{}, func(ctx context.Context) ([]services.Explanation, error) { return r.Badge.Explain(ctx, obj.UserID) })
 }
 
 func (r *viewerResolver) AwayDigest(ctx context.Context, obj *graph.Viewer, since *time.Time) (*services.Digest, error) {
 	from := timeOrZero(since) // the zero time means since the last visit
-	return dataloader.ReadShared(ctx, digestKey(from.UnixMicro()), func(ctx context.Context) (*services.Digest, error) { return r.Badge.Digest(ctx, obj.Number, from) })
+	return dataloader.ReadShared(ctx, digestKey(from.UnixMicro()), func(ctx context.Context) (*services.Digest, error) { return r.Badge.Digest(ctx, obj.UserID, from) })
 }
 
 func (r *Resolver) AwayDigest() graph.AwayDigestResolver { return &awayDigestResolver{r} }

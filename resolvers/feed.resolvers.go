@@ -19,7 +19,7 @@ func (r *mutationResolver) PublishPost(ctx context.Context, input graph.PublishP
 	post := readIfSelected(ctx, r.Resolver, func() (graph.Post, error) { return r.readPost(ctx, done) }, "post", "edge")
 	payload := &graph.PublishPostPayload{Created: done.created, Post: post, Badges: done.badges, Viewer: done.viewerAfter()}
 	if id, err := services.ParsePostGlobalID("postId", done.objectID); err == nil && post != nil && post.Kind == services.PostKindPost {
-		payload.Edge = &graph.PostEdge{Cursor: feedCursorText(done.viewer.Number, id), Node: *post}
+		payload.Edge = &graph.PostEdge{Cursor: feedCursorText(done.viewer.UserID, id), Node: *post}
 	}
 	return payload, nil
 }

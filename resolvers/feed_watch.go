@@ -110,12 +110,12 @@ func sinceVersion(since *string) (string, error) {
 // every change of the feed changes its count, and so the version of the badges.
 func (r *Resolver) watchHomeFeed(ctx context.Context, viewer *graph.Viewer, since string) (<-chan *graph.HomeFeedChange, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	badges, err := r.Hub.Watch(ctx, viewer.Number, since)
+	badges, err := r.Hub.Watch(ctx, viewer.UserID, since)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	return relay(ctx, cancel, r.Log, r.Feed.Watch(ctx, viewer.Number, badges), func(ctx context.Context, change feed.FeedChange) (*graph.HomeFeedChange, error) {
+	return relay(ctx, cancel, r.Log, r.Feed.Watch(ctx, viewer.UserID, badges), func(ctx context.Context, change feed.FeedChange) (*graph.HomeFeedChange, error) {
 		return r.homeFeedChange(ctx, viewer, change)
 	}), nil
 }

@@ -82,30 +82,30 @@ func (r *Resolver) readUsers(ctx context.Context, keys []string) (map[string]*gr
 	if err != nil {
 		return nil, err
 	}
-	// The order of numbers is arbitrary, and badges has the same order.
-	numbers := slices.Collect(maps.Values(known))
-	people, err := dataloader.From(ctx).Users(ctx, numbers)
+	// The order of the IDs is arbitrary, and badges has the same order.
+	ids := slices.Collect(maps.Values(known))
+	people, err := dataloader.From(ctx).Users(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
 	// This takes one round trip for all users whose documents exist. The badges of the others are counted in SQL, for several users at
 	// once.
-	badges, errs := r.Badge.ReadForHost(ctx, numbers)
-	users := make(map[string]*graph.UserBadges, len(numbers))
-	for i, number := range numbers {
+	badges, errs := r.Badge.ReadForHost(ctx, ids)
+	users := make(map[string]*graph.UserBadges, len(ids))
+	for i, id := range ids {
 		// Only the end of the context gives an error here: badges that are not in Redis are counted in SQL.
 		if errs[i] != nil {
 			return nil, errs[i]
 		}
 		// theirs is a copy, because the badges that were read are shared.
 		theirs := *badges[i]
-		theirs.Key = people[number].Key
+		theirs.Key = people[id].Key
 		// unread is in the order of services.Sources, which is the order of the schema.
 		unread := make([]graph.SourceCount, 0, len(services.Sources))
 		for source, count := range r.Badge.CountsBySource(&theirs) {
 			unread = append(unread, graph.SourceCount{Source: source, Count: *count})
 		}
-		users[theirs.Key] = &graph.UserBadges{User: graphUser(people[number]), Badges: theirs, Unread: unread}
+		users[theirs.Key] = &graph.UserBadges{User: graphUser(people[id]), Badges: theirs, Unread: unread}
 	}
 	return users, nil
 }

@@ -45,7 +45,7 @@ var appenders = graph.Appenders{
 	"Post.data": func(to []byte, p *graph.Post) []byte { return appendData(to, p.Read.Labels[postObject(p.Number)].Data) },
 
 	"LiveBoardEdge.cursor": func(to []byte, e *graph.LiveBoardEdge) []byte {
-		return append(live.AppendCursor(append(to, '"'), e.Node.Read.Session, e.Place), '"')
+		return append(live.AppendCursor(append(to, '"'), e.Node.Read.Session, e.Position), '"')
 	},
 	"Show.id": func(to []byte, s *graph.Show) []byte { return appendShowID(to, s.Number) },
 	"Show.ref": func(to []byte, s *graph.Show) []byte {
@@ -61,16 +61,16 @@ var appenders = graph.Appenders{
 	"Show.viewerHasReminder": func(to []byte, s *graph.Show) []byte { return strconv.AppendBool(to, s.Read.Reminds[s.Number]) },
 
 	"User.id":            func(to []byte, u *graph.User) []byte { return appendID(to, services.UserType, u.Key) },
-	"User.viewerFollows": func(to []byte, u *graph.User) []byte { return strconv.AppendBool(to, u.Relations[u.Number].Follows) },
+	"User.viewerFollows": func(to []byte, u *graph.User) []byte { return strconv.AppendBool(to, u.Relations[u.UserID].Follows) },
 	"User.followsViewer": func(to []byte, u *graph.User) []byte {
-		return strconv.AppendBool(to, u.Relations[u.Number].FollowsViewer)
+		return strconv.AppendBool(to, u.Relations[u.UserID].FollowsViewer)
 	},
-	"User.viewerMutes":  func(to []byte, u *graph.User) []byte { return strconv.AppendBool(to, u.Relations[u.Number].Mutes) },
-	"User.viewerBlocks": func(to []byte, u *graph.User) []byte { return strconv.AppendBool(to, u.Relations[u.Number].Blocks) },
-	"User.viewerHides":  func(to []byte, u *graph.User) []byte { return strconv.AppendBool(to, u.Relations[u.Number].Hides) },
+	"User.viewerMutes":  func(to []byte, u *graph.User) []byte { return strconv.AppendBool(to, u.Relations[u.UserID].Mutes) },
+	"User.viewerBlocks": func(to []byte, u *graph.User) []byte { return strconv.AppendBool(to, u.Relations[u.UserID].Blocks) },
+	"User.viewerHides":  func(to []byte, u *graph.User) []byte { return strconv.AppendBool(to, u.Relations[u.UserID].Hides) },
 	// The mode belongs to the viewer's follow, so it is null without one.
 	"User.viewerFollowMode": func(to []byte, u *graph.User) []byte {
-		relation := u.Relations[u.Number]
+		relation := u.Relations[u.UserID]
 		if !relation.Follows {
 			return append(to, "null"...)
 		}
@@ -114,7 +114,7 @@ func appendFeedCursor(to []byte, viewer services.UserID, position services.PostI
 // fillHotUser makes a user of a page that is written without resolvers: without an ID, which an appender writes. The texts are
 // those of from, which must stay as it is until the page is written.
 func fillHotUser(to *graph.User, from *services.User, relations map[services.UserID]services.Relation) {
-	to.Number, to.Key, to.Relations = from.Number, from.Key, relations
+	to.UserID, to.Key, to.Relations = from.ID, from.Key, relations
 	to.Name, to.AvatarURL = textPointerOrNull(&from.Name), textPointerOrNull(&from.AvatarURL)
 }
 
@@ -140,10 +140,10 @@ func (w selectedFields) selectsRelations() bool {
 
 // userIDsOf returns the IDs of the users of a page's items, each once: one author may have written many of them.
 func userIDsOf[I any](items []I, user func(*I) *services.User) []services.UserID {
-	numbers := make([]services.UserID, len(items))
+	ids := make([]services.UserID, len(items))
 	for i := range items {
-		numbers[i] = user(&items[i]).Number
+		ids[i] = user(&items[i]).ID
 	}
-	slices.Sort(numbers)
-	return slices.Compact(numbers)
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }

@@ -38,7 +38,7 @@ func badgesPart(field *ast.Field) *hotPlanPart {
 		},
 		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, _ map[string]any, c *hotPartValue) (err error) {
 			c.badges.userKey = viewer.Key
-			c.badges.Badges, err = r.Badge.Read(ctx, viewer.Number)
+			c.badges.Badges, err = r.Badge.Read(ctx, viewer.UserID)
 			return err
 		},
 	}

@@ -45,7 +45,7 @@ func (b *shownBoard) fill(page *pooledBoardPage) {
 	page.Edges = slices.Grow(page.Edges, len(b.Items))[:len(b.Items)]
 	for i := range b.Items {
 		item, edge := &b.Items[i], &page.Edges[i]
-		edge.Status, edge.PlannedAt, edge.StartedAt, edge.EndedAt, edge.Place = item.Frozen.Status, item.Frozen.PlannedAt, item.Frozen.StartedAt, item.Frozen.EndedAt, item.Place
+		edge.Status, edge.PlannedAt, edge.StartedAt, edge.EndedAt, edge.Position = item.Frozen.Status, item.Frozen.PlannedAt, item.Frozen.StartedAt, item.Frozen.EndedAt, item.Position
 		show, from := &edge.Node, &item.Show
 		show.Number, show.Title, show.Status, show.Read = from.ID, from.Title, from.Status, &page.reads
 		show.CoverURL, show.ReplayURL = textPointerOrNull(&from.CoverURL), textPointerOrNull(&from.ReplayURL)
@@ -54,7 +54,7 @@ func (b *shownBoard) fill(page *pooledBoardPage) {
 		fillHotUser(&show.Host, &item.Host, b.relations)
 	}
 	if last := len(b.Items) - 1; last >= 0 {
-		page.startCursor, page.endCursor = live.CursorText(b.Session, b.Items[0].Place), live.CursorText(b.Session, b.Items[last].Place)
+		page.startCursor, page.endCursor = live.CursorText(b.Session, b.Items[0].Position), live.CursorText(b.Session, b.Items[last].Position)
 		page.PageInfo.StartCursor, page.PageInfo.EndCursor = &page.startCursor, &page.endCursor
 		page.lastID = b.Items[last].Show.GlobalID()
 		page.LastID = &page.lastID
@@ -132,7 +132,7 @@ func liveBoardPart(field *ast.Field) *hotPlanPart {
 			}
 			// The time is read once for the page, so that two shows planned for one time become late together.
 			c.board.readAt = r.Clock.Now()
-			if c.board.Board, err = r.liveBoard(ctx, viewer.Number, first, after, sessionID, lastID); err != nil {
+			if c.board.Board, err = r.liveBoard(ctx, viewer.UserID, first, after, sessionID, lastID); err != nil {
 				return err
 			}
 			// One read returns the labels of all shows, and only if a field shows them.
@@ -147,13 +147,13 @@ func liveBoardPart(field *ast.Field) *hotPlanPart {
 				for i := range c.board.Items {
 					ids[i] = c.board.Items[i].Show.ID
 				}
-				if c.board.hasReminder, err = r.Live.RemindedShows(ctx, viewer.Number, ids); err != nil {
+				if c.board.hasReminder, err = r.Live.RemindedShows(ctx, viewer.UserID, ids); err != nil {
 					return err
 				}
 			}
 			// A host can have several shows on a board, and is asked for once.
 			if related {
-				c.board.relations, err = r.Social.Relations(ctx, viewer.Number, userIDsOf(c.board.Items, func(item *live.BoardItem) *services.User { return &item.Host }))
+				c.board.relations, err = r.Social.Relations(ctx, viewer.UserID, userIDsOf(c.board.Items, func(item *live.BoardItem) *services.User { return &item.Host }))
 			}
 			return err
 		},

@@ -31,12 +31,12 @@ func drawBoard(t *rapid.T) shownBoard {
 			PlannedAt: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "planned")).UTC(), StartedAt: drawMoment(t, "started"),
 			EndedAt: drawMoment(t, "ended"), CancelledAt: drawMoment(t, "cancelled"),
 		}
-		item := live.BoardItem{Place: show.Place(), Show: show, Host: services.User{Number: 1, Key: rapid.StringMatching(`[a-zA-Z0-9._-]{1,8}`).Draw(t, "key"), Name: drawText(t, "name")}}
+		item := live.BoardItem{Position: show.Position(), Show: show, Host: services.User{ID: 1, Key: rapid.StringMatching(`[a-zA-Z0-9._-]{1,8}`).Draw(t, "key"), Name: drawText(t, "name")}}
 		item.Frozen = live.FrozenShow{
 			Status:    rapid.SampledFrom(live.ShowStatuses).Draw(t, "frozen status"),
 			PlannedAt: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "frozen plan")).UTC(), StartedAt: drawMoment(t, "frozen start"), EndedAt: drawMoment(t, "frozen end"),
 		}
-		item.Place.Replay = rapid.Bool().Draw(t, "is a replay")
+		item.Position.Replay = rapid.Bool().Draw(t, "is a replay")
 		board.labels[showObjectOf(show.ID)] = drawLabel(t)
 		board.hasReminder[show.ID] = rapid.Bool().Draw(t, "reminds")
 		board.Items = append(board.Items, item)

@@ -139,9 +139,9 @@ func homeFeedPart(field *ast.Field) *hotPlanPart {
 			if err != nil {
 				return err
 			}
-			c.feed.viewer = viewer.Number
+			c.feed.viewer = viewer.UserID
 			// The executor's resolver calls homeFeed too, so that pages and errors are the same.
-			if c.feed.Page, err = r.homeFeed(ctx, viewer.Number, feedArguments{first, after, lastID, newerThan, last, before}.withoutDefaultFirst(field, variables)); err != nil {
+			if c.feed.Page, err = r.homeFeed(ctx, viewer.UserID, feedArguments{first, after, lastID, newerThan, last, before}.withoutDefaultFirst(field, variables)); err != nil {
 				return err
 			}
 			// Counts, labels and relations are one read each for the whole page, and only if a field shows them. The counts are
@@ -151,7 +151,7 @@ func homeFeedPart(field *ast.Field) *hotPlanPart {
 				for i := range c.feed.Items {
 					ids[i] = c.feed.Items[i].Post.ID
 				}
-				if c.feed.engagements, err = r.Feed.Engagements(ctx, viewer.Number, ids); err != nil {
+				if c.feed.engagements, err = r.Feed.Engagements(ctx, viewer.UserID, ids); err != nil {
 					return err
 				}
 			}
@@ -162,7 +162,7 @@ func homeFeedPart(field *ast.Field) *hotPlanPart {
 			}
 			// An author can have several posts on a page, and is asked for once.
 			if related {
-				c.feed.relations, err = r.Social.Relations(ctx, viewer.Number, userIDsOf(c.feed.Items, func(item *feed.Item) *services.User { return &item.Author }))
+				c.feed.relations, err = r.Social.Relations(ctx, viewer.UserID, userIDsOf(c.feed.Items, func(item *feed.Item) *services.User { return &item.Author }))
 			}
 			return err
 		},

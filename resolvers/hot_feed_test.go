@@ -65,7 +65,7 @@ func drawPage(t *rapid.T) shownFeed {
 		}
 		page.labels[postObject(item.Post.ID)] = drawLabel(t)
 		if rapid.IntRange(0, 4).Draw(t, "known") > 0 { // otherwise the author is unknown by now
-			item.Author = services.User{Number: 1, Key: rapid.StringMatching(`[a-zA-Z0-9._-]{1,8}`).Draw(t, "key"), Name: drawText(t, "name")}
+			item.Author = services.User{ID: 1, Key: rapid.StringMatching(`[a-zA-Z0-9._-]{1,8}`).Draw(t, "key"), Name: drawText(t, "name")}
 			item.Author.AvatarURL = rapid.SampledFrom([]string{"", "https://example.com/a.png?x=1&y=\"<>"}).Draw(t, "avatar")
 		}
 		page.Items = append(page.Items, item)
@@ -126,7 +126,7 @@ func fullPage() shownFeed {
 	for i := range defaultFirst {
 		page.Items = append(page.Items, feed.Item{
 			Post:   services.Post{ID: services.MaxPostID>>1 - services.PostID(i)<<30, Kind: services.PostKindPost, Body: strings.Repeat("a body ", 20)},
-			Author: services.User{Number: 9, Key: "alice", Name: "Alice", AvatarURL: "https://example.com/alice.png"},
+			Author: services.User{ID: 9, Key: "alice", Name: "Alice", AvatarURL: "https://example.com/alice.png"},
 		})
 		page.NextPageAfter = page.Items[i].Post.ID
 	}

@@ -148,15 +148,15 @@ func (r *jointReads) add(one *jointAnswer) {
 			continue
 		}
 		one.partsToRead++
-		place := jointPart{one, &(*one.partValues)[i]}
+		target := jointPart{one, &(*one.partValues)[i]}
 		switch part.joint {
 		case jointBadges:
-			r.badgeUsers, r.badgeParts = append(r.badgeUsers, one.viewer.Number), append(r.badgeParts, place)
+			r.badgeUsers, r.badgeParts = append(r.badgeUsers, one.viewer.UserID), append(r.badgeParts, target)
 		case jointFeed:
-			r.feedRequests, r.feedParts = append(r.feedRequests, feed.NewestRequest{Reader: one.viewer.Number, First: one.plan.pageSizes[i]}), append(r.feedParts, place)
+			r.feedRequests, r.feedParts = append(r.feedRequests, feed.NewestRequest{Reader: one.viewer.UserID, First: one.plan.pageSizes[i]}), append(r.feedParts, target)
 		case jointBoard:
-			page := live.FirstPageRequest{Viewer: one.viewer.Number, First: one.plan.pageSizes[i], Device: deviceName(one.request.Context)}
-			r.boardRequests, r.boardParts = append(r.boardRequests, page), append(r.boardParts, place)
+			page := live.FirstPageRequest{Viewer: one.viewer.UserID, First: one.plan.pageSizes[i], Device: deviceName(one.request.Context)}
+			r.boardRequests, r.boardParts = append(r.boardRequests, page), append(r.boardParts, target)
 		}
 	}
 }
@@ -213,7 +213,7 @@ func (p *hotPlan) readsOnlyBadges() bool {
 // answerBadgesFromFacts returns a function that answers with badges that are counted in SQL.
 func (h *hotOperationSchema) answerBadgesFromFacts(p *hotPlan, viewer *graph.Viewer) func(ctx context.Context, to []byte) ([]byte, bool) {
 	return func(ctx context.Context, to []byte) ([]byte, bool) {
-		badges, err := h.r.Badge.ReadFacts(ctx, viewer.Number)
+		badges, err := h.r.Badge.ReadFacts(ctx, viewer.UserID)
 		if err != nil {
 			return to, false
 		}
@@ -231,11 +231,11 @@ func (h *hotOperationSchema) cachedViewer(ctx context.Context) *graph.Viewer {
 	if err != nil {
 		return nil
 	}
-	number, known := h.r.Social.FindCachedUser(viewer.Key)
+	id, known := h.r.Social.FindCachedUser(viewer.Key)
 	if !known {
 		return nil
 	}
-	return graph.NewViewer(number, viewer.Key)
+	return graph.NewViewer(id, viewer.Key)
 }
 
 // appendBadges writes the data of an answer or an event whose parts read nothing but the badges.

@@ -54,7 +54,7 @@ func (v fixedViewerResolver) Badges(context.Context, *graph.Viewer) (*services.B
 }
 
 func (v fixedViewerResolver) HomeFeed(context.Context, *graph.Viewer, *int, *string, *string, *string, *int, *string) (*graph.PostConnection, error) {
-	return postConnection(&graph.Viewer{Number: v.feed.viewer}, v.feed.Page), nil
+	return postConnection(&graph.Viewer{UserID: v.feed.viewer}, v.feed.Page), nil
 }
 
 func (v fixedViewerResolver) LiveBoard(context.Context, *graph.Viewer, *int, *string, *string, *string) (*graph.LiveBoardConnection, error) {
@@ -176,8 +176,8 @@ func drawSelection(t *rapid.T, schema *ast.Schema, kind *ast.Definition, depth i
 	text.WriteString("{ ")
 	fields := append([]*ast.FieldDefinition{{Name: "__typename", Type: ast.NonNullNamedType("String", nil)}}, kind.Fields...)
 	picked := rapid.SliceOfNDistinct(rapid.IntRange(0, len(fields)-1), 1, len(fields), rapid.ID[int]).Draw(t, kind.Name)
-	for i, place := range picked {
-		field := fields[place]
+	for i, index := range picked {
+		field := fields[index]
 		if strings.HasPrefix(field.Name, "__") && field.Name != "__typename" {
 			continue
 		}

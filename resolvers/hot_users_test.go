@@ -19,9 +19,9 @@ type fixedUserResolver struct {
 
 // relation returns the viewer's relation to a user: that of the board if the test has a board, else that of the feed.
 func (u fixedUserResolver) relation(user *graph.User) *services.Relation {
-	relation := u.feed.relations[user.Number]
+	relation := u.feed.relations[user.UserID]
 	if u.board.relations != nil {
-		relation = u.board.relations[user.Number]
+		relation = u.board.relations[user.UserID]
 	}
 	return &relation
 }

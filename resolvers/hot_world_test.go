@@ -138,14 +138,14 @@ func (s *executorPair) askBoth(t interface{ Fatalf(string, ...any) }, viewer, qu
 
 // ensureUserID returns the ID of a user, who is created if necessary.
 func (s *executorPair) ensureUserID(key string) services.UserID {
-	number, err := s.resolver.Social.EnsureUser(s.t.Context(), key)
+	id, err := s.resolver.Social.EnsureUser(s.t.Context(), key)
 	s.Must(err)
-	return number
+	return id
 }
 
 // createReadersAndPosts makes readers of every kind: one whose feed has gaps, one whose authors have more posts than a feed keeps,
 // and one whose feed is empty. It returns positions of posts.
-func (s *executorPair) createReadersAndPosts() (places []services.PostID) {
+func (s *executorPair) createReadersAndPosts() (postIDs []services.PostID) {
 	s.must("named", `mutation { setProfile(input: {name: "N\"\\<ä>", avatarUrl: "https://example.com/n"}) { user { id } } }`, nil)
 	published := map[string][]services.PostID{}
 	for key, count := range map[string]int{"named": 12, "plain": 9, "busy": services.FeedRetention + 5} {
@@ -182,15 +182,15 @@ func (s *executorPair) createReadersAndPosts() (places []services.PostID) {
 
 // drawFeedArguments draws the arguments of a page, some of them as variables. It returns the declarations of the variables, the
 // arguments, and the values of the variables.
-func drawFeedArguments(t *rapid.T, s *executorPair, places []services.PostID) (declared, given string, variables map[string]any) {
+func drawFeedArguments(t *rapid.T, s *executorPair, postIDs []services.PostID) (declared, given string, variables map[string]any) {
 	id := func() string {
-		return services.GlobalID(services.PostType, rapid.SampledFrom(places).Draw(t, "place").String())
+		return services.GlobalID(services.PostType, rapid.SampledFrom(postIDs).Draw(t, "place").String())
 	}
 	values := map[string]func() any{
 		"first": func() any { return rapid.SampledFrom([]int{0, -1, 1, 2, 5, 7, 20, 99, 100, 101}).Draw(t, "size") },
 		"after": func() any {
 			whose := s.ensureUserID(rapid.SampledFrom([]string{"reader", "full", "empty"}).Draw(t, "whose"))
-			own := feedCursorText(whose, rapid.SampledFrom(places).Draw(t, "place"))
+			own := feedCursorText(whose, rapid.SampledFrom(postIDs).Draw(t, "place"))
 			return rapid.SampledFrom([]string{own, own, own, announcementCursor.text(whose, 5), "no\"cursor", ""}).Draw(t, "cursor")
 		},
 		"lastId":    func() any { return rapid.SampledFrom([]any{id(), id(), "user:named", "post:short", 7}).Draw(t, "id") },
@@ -240,9 +240,9 @@ func drawFeedArguments(t *rapid.T, s *executorPair, places []services.PostID) (d
 // For any page and any user, both executors give the same answer, also with errors and with selections that are not compiled.
 func TestHotPagesEqualTheExecutedOnes(t *testing.T) {
 	s := newExecutorPair(t)
-	places, schema, seen := s.createReadersAndPosts(), hotSchema(), map[string]int{}
+	postIDs, schema, seen := s.createReadersAndPosts(), hotSchema(), map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
-		declared, given, variables := drawFeedArguments(t, s, places)
+		declared, given, variables := drawFeedArguments(t, s, postIDs)
 		page := func() string {
 			return "homeFeed" + given + " " + drawSelection(t, schema, schema.Types["PostConnection"], 0)
 		}
@@ -333,11 +333,11 @@ func TestHotPagesShowTheEngagementOfPosts(t *testing.T) {
 // One document can page both ways: a variable that is not given counts as a missing argument.
 func TestAMissingVariableCountsAsAMissingArgument(t *testing.T) {
 	s := newExecutorPair(t)
-	places := s.createReadersAndPosts()
+	postIDs := s.createReadersAndPosts()
 	query := `query($first: Int, $last: Int, $before: String) { viewer { homeFeed(first: $first, last: $last, before: $before) { edges { cursor } } } }`
 	for _, variables := range []map[string]any{
-		{"last": json.Number("2"), "before": feedCursorText(s.ensureUserID("reader"), places[0])},
-		{"first": nil, "last": json.Number("2"), "before": feedCursorText(s.ensureUserID("reader"), places[0])},
+		{"last": json.Number("2"), "before": feedCursorText(s.ensureUserID("reader"), postIDs[0])},
+		{"first": nil, "last": json.Number("2"), "before": feedCursorText(s.ensureUserID("reader"), postIDs[0])},
 		{"first": json.Number("2")},
 		{},
 	} {

@@ -86,20 +86,20 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 // event failed for now: no event after it is applied.
 func (r *Resolver) ingestInOneCommit(ctx context.Context, events []graph.IngestEvent, found map[services.Ref]refs.RefHolder, results []graph.IngestResult, all int) (failed bool) {
 	cmds, errs := make([]*jobs.Command, len(events)), make([]error, len(events))
-	ready, places := make([]*jobs.Command, 0, len(events)), make([]int, 0, len(events))
+	ready, indexes := make([]*jobs.Command, 0, len(events)), make([]int, 0, len(events))
 	for i := range events {
 		cmds[i], errs[i] = ingestCommand(ctx, &operationCall{r: r, refHolders: found}, &events[i])
 		if services.IsTransient(errs[i]) {
 			break
 		}
 		if errs[i] == nil {
-			ready, places = append(ready, cmds[i]), append(places, i)
+			ready, indexes = append(ready, cmds[i]), append(indexes, i)
 		}
 	}
 	// CommitInOrder returns an error or nil for each command, in their order. Events that could not become a command are not among
 	// them.
 	for k, err := range r.Fanout.CommitInOrder(ctx, ready...) {
-		errs[places[k]] = adviseFewerEvents(ctx, all, err)
+		errs[indexes[k]] = adviseFewerEvents(ctx, all, err)
 	}
 	for i, err := range errs {
 		// An earlier event has failed for now. This event was refused, perhaps because of that. So it gets ErrEarlierCommandFailed

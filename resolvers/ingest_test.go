@@ -214,10 +214,10 @@ func TestABatchKeepsTheOrderOfItsEvents(t *testing.T) {
 		}
 		a.RunAllJobs(a.Fanout)
 		got := a.must("alice", `{ viewer { conversations(first: 12) { edges { node { id } } } } }`, nil)
-		for place := range order {
-			want := talks[order[len(order)-1-place]]
-			if id := got.valueAt("viewer", "conversations", "edges", place, "node", "id"); id != want {
-				t.Fatalf("place %d of the list has %v, want %s: %v", place, id, want, got.Data)
+		for position := range order {
+			want := talks[order[len(order)-1-position]]
+			if id := got.valueAt("viewer", "conversations", "edges", position, "node", "id"); id != want {
+				t.Fatalf("position %d of the list has %v, want %s: %v", position, id, want, got.Data)
 			}
 		}
 		slices.Reverse(order)
@@ -238,10 +238,10 @@ func TestCommentsOfABatchAreInOrder(t *testing.T) {
 	}
 	a.RunAllJobs(a.Fanout)
 	got := a.must("alice", `{ viewer { notifications(first: 4) { edges { node { subject { id } } } } } }`, nil)
-	for place := range order {
-		want := posts[order[len(order)-1-place]]
-		if id := got.valueAt("viewer", "notifications", "edges", place, "node", "subject", "id"); id != want {
-			t.Fatalf("place %d of the list has %v, want %s: %v", place, id, want, got.Data)
+	for position := range order {
+		want := posts[order[len(order)-1-position]]
+		if id := got.valueAt("viewer", "notifications", "edges", position, "node", "subject", "id"); id != want {
+			t.Fatalf("position %d of the list has %v, want %s: %v", position, id, want, got.Data)
 		}
 	}
 }

@@ -317,9 +317,9 @@ func TestABatchEqualsItsEventsOneByOne(t *testing.T) {
 		made := []createdIDsByKind{{}, {}}
 		random := rand.New(rand.NewPCG(seed, 3))
 		for round := range 6 {
-			chosen, places, names := make([]kindOfEvent, batch), make([]int, batch), make([]string, batch)
+			chosen, indexes, names := make([]kindOfEvent, batch), make([]int, batch), make([]string, batch)
 			for i := range chosen {
-				chosen[i], places[i] = kinds[random.IntN(len(kinds))], random.IntN(12)
+				chosen[i], indexes[i] = kinds[random.IntN(len(kinds))], random.IntN(12)
 				switch {
 				case round%2 == 1 && i%7 > 0: // several of a kind, side by side
 					chosen[i] = chosen[i-1]
@@ -328,7 +328,7 @@ func TestABatchEqualsItsEventsOneByOne(t *testing.T) {
 					chosen[i] = kinds[slices.IndexFunc(kinds, func(kind kindOfEvent) bool { return kind.name == name })]
 				case round == 2: // two edits of each object, in parallel
 					edits := kinds[len(kinds)-4:]
-					chosen[i], places[i] = edits[i%4], i/4
+					chosen[i], indexes[i] = edits[i%4], i/4
 				}
 				names[i] = chosen[i].name
 			}
@@ -336,7 +336,7 @@ func TestABatchEqualsItsEventsOneByOne(t *testing.T) {
 			for k, a := range apis {
 				events := make([]event, batch)
 				for i := range events {
-					events[i] = chosen[i].newEvent(made[k], places[i])
+					events[i] = chosen[i].newEvent(made[k], indexes[i])
 				}
 				answers[k] = a.ingestAndKeepIDs(made[k], names, events)
 				a.RunAllJobs(a.Fanout)
@@ -348,7 +348,7 @@ func TestABatchEqualsItsEventsOneByOne(t *testing.T) {
 			}
 			for i := range batch {
 				if answers[0][i] != answers[1][i] {
-					t.Fatalf("seed %d, round %d, event %d, %s %d: one by one %s, together %s", seed, round, i, names[i], places[i], answers[0][i], answers[1][i])
+					t.Fatalf("seed %d, round %d, event %d, %s %d: one by one %s, together %s", seed, round, i, names[i], indexes[i], answers[0][i], answers[1][i])
 				}
 			}
 			for user := range people {

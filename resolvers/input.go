@@ -70,11 +70,11 @@ func withUsersBeingErased(ctx context.Context, keys []string) context.Context {
 // resolveUserID returns the user of a global ID. If there is none, the error is NOT_FOUND. But in a context of withCreatingUsers, the
 // user is created.
 func (r *Resolver) resolveUserID(ctx context.Context, field, id string) (services.UserID, error) {
-	numbers, err := r.resolveUserIDs(ctx, field, []string{id})
+	ids, err := r.resolveUserIDs(ctx, field, []string{id})
 	if err != nil {
 		return 0, err
 	}
-	return numbers[0], nil
+	return ids[0], nil
 }
 
 // resolveUserIDs returns the users of up to 500 global IDs, in the order of the IDs, with one query. If there is no user for one of them,

@@ -30,7 +30,7 @@ func watchList[C, E any](ctx context.Context, r *Resolver, first *int, since *st
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	badges, err := open(ctx, viewer.Number, known)
+	badges, err := open(ctx, viewer.UserID, known)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -42,7 +42,7 @@ func watchList[C, E any](ctx context.Context, r *Resolver, first *int, since *st
 // is rendered, with the loader of the event, so that the names are those at that time.
 func (r *Resolver) watchNotifications(ctx context.Context, first *int, since *string) (<-chan *graph.NotificationsChange, error) {
 	return watchList(ctx, r, first, since, r.Hub.Watch, func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan notifications.PageUpdate {
-		return r.Notifications.Watch(ctx, viewer.Number, notifications.PageQuery{First: size}, badges)
+		return r.Notifications.Watch(ctx, viewer.UserID, notifications.PageQuery{First: size}, badges)
 	}, func(viewer *graph.Viewer, change notifications.PageUpdate) *graph.NotificationsChange {
 		return &graph.NotificationsChange{
 			Badges: *change.Badges, Viewer: withBadges(viewer, change.Badges),
@@ -57,7 +57,7 @@ func (r *Resolver) watchConversations(ctx context.Context, first *int, since *st
 	// A message in a muted conversation need not change the badges, so the list is always read once at the start, whatever
 	// version of the badges the client has.
 	return watchList(ctx, r, first, since, r.Hub.WatchWithFirstState, func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan chat.ListChange {
-		return r.Chat.WatchList(ctx, viewer.Number, size, badges)
+		return r.Chat.WatchList(ctx, viewer.UserID, size, badges)
 	}, func(viewer *graph.Viewer, change chat.ListChange) *graph.ConversationsChange {
 		return &graph.ConversationsChange{Badges: *change.Badges, Viewer: withBadges(viewer, change.Badges), Shown: change.States, More: change.More}
 	})

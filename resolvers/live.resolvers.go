@@ -87,7 +87,7 @@ func (r *showResolver) RemindsMe(ctx context.Context, obj *graph.Show) (bool, er
 		return false, err
 	}
 	return dataloader.From(ctx).HasReminder(ctx, obj.Number, obj.Together, func(ctx context.Context, shows []services.ShowID) (map[services.ShowID]bool, error) {
-		return r.Live.RemindedShows(ctx, viewer.Number, shows)
+		return r.Live.RemindedShows(ctx, viewer.UserID, shows)
 	})
 }
 

@@ -39,11 +39,11 @@ func graphReport(report messages.SentMessage) *graph.SiteMessageReport {
 
 // readReport reads a message as its sender sees it, for a payload. Recipients and readers are counted anew each time.
 func (r *Resolver) readReport(ctx context.Context, id string) (graph.SiteMessageReport, error) {
-	place, err := messages.ParseID("siteMessageId", id)
+	messageID, err := messages.ParseID("siteMessageId", id)
 	if err != nil {
 		return graph.SiteMessageReport{}, err
 	}
-	report, err := r.Messages.Report(ctx, place)
+	report, err := r.Messages.Report(ctx, messageID)
 	return *graphReport(report), err
 }
 
@@ -65,19 +65,19 @@ func (r *Resolver) siteMessages(ctx context.Context, viewer *graph.Viewer, first
 func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, size int, after, kind *string, unreadOnly bool) (*graph.SiteMessageConnection, error) {
 	before := messages.MaxID
 	if after != nil {
-		place, err := siteMessageCursor.parse("after", viewer.Number, *after)
+		position, err := siteMessageCursor.parse("after", viewer.UserID, *after)
 		if err != nil {
 			return nil, err
 		}
-		before = messages.ID(place)
+		before = messages.ID(position)
 	}
-	page, err := r.Messages.Page(ctx, viewer.Number, kind, unreadOnly, before, size)
+	page, err := r.Messages.Page(ctx, viewer.UserID, kind, unreadOnly, before, size)
 	if err != nil {
 		return nil, err
 	}
 	result := &graph.SiteMessageConnection{Edges: make([]graph.SiteMessageEdge, len(page.Messages)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext}, ReadToken: services.FormatReadToken(page.Generation)}
 	for i, message := range page.Messages {
-		result.Edges[i] = graph.SiteMessageEdge{Cursor: siteMessageCursor.text(viewer.Number, uint64(message.ID)), Node: graphSiteMessage(message)}
+		result.Edges[i] = graph.SiteMessageEdge{Cursor: siteMessageCursor.text(viewer.UserID, uint64(message.ID)), Node: graphSiteMessage(message)}
 	}
 	dataloader.From(ctx).RecordObjects(idsOf(result.Edges, func(edge *graph.SiteMessageEdge) string { return edge.Node.ID }))
 	// No message is left out of the page after it is read, so the page ends at its last edge.
@@ -107,21 +107,21 @@ func (r *Resolver) markedMessages(ctx context.Context, done *committedOperation,
 	}
 	// The refs in the input were replaced by IDs before the mark. Only if the mark is repeated under its idempotency key, an ID by ref
 	// can still be here: that of a message that is gone by now.
-	places := make([]messages.ID, 0, len(ids))
+	messageIDs := make([]messages.ID, 0, len(ids))
 	for _, id := range ids {
-		if place, err := messages.ParseID("ids", id); err == nil {
-			places = append(places, place)
+		if messageID, err := messages.ParseID("ids", id); err == nil {
+			messageIDs = append(messageIDs, messageID)
 		}
 	}
-	found := nilOnError[map[messages.ID]messages.Message](r)(r.Messages.ByID(ctx, done.viewer.Number, places))
+	found := nilOnError[map[messages.ID]messages.Message](r)(r.Messages.ByID(ctx, done.viewer.UserID, messageIDs))
 	if found == nil {
 		return nil
 	}
 	// The payload has the messages in the order in which the mark named them.
-	for _, place := range places {
-		if message, ok := (*found)[place]; ok {
+	for _, messageID := range messageIDs {
+		if message, ok := (*found)[messageID]; ok {
 			list = append(list, graphSiteMessage(message))
-			delete(*found, place) // an ID that was named twice is shown once
+			delete(*found, messageID) // an ID that was named twice is shown once
 		}
 	}
 	dataloader.From(ctx).RecordObjects(idsOf(list, func(message *graph.SiteMessage) string { return message.ID }))

@@ -20,11 +20,11 @@ func (r *adminResolver) SiteMessage(ctx context.Context, obj *graph.Admin, id st
 	if err != nil {
 		return nil, err
 	}
-	place, err := messages.ParseID("id", id)
+	messageID, err := messages.ParseID("id", id)
 	if err != nil {
 		return nil, err
 	}
-	report, err := r.Messages.Report(ctx, place)
+	report, err := r.Messages.Report(ctx, messageID)
 	if services.CodeOf(err) == services.NotFound {
 		return nil, nil
 	}

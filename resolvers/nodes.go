@@ -189,7 +189,7 @@ func allNodeIDs(ctx context.Context) *nodeIDs {
 func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
 	found := map[string]graph.Node{}
 	// First read the users' IDs by their keys, and the viewer's conversations and notifications. The users in these are read below.
-	numbers, err := r.Social.FindUsers(ctx, slices.Collect(maps.Values(ids.userKeys)))
+	userIDs, err := r.Social.FindUsers(ctx, slices.Collect(maps.Values(ids.userKeys)))
 	if err != nil {
 		return nil, err
 	}
@@ -212,18 +212,18 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	}
 	// Here all posts, shows and people are known, whichever kind needs them.
 	keys := keysIn(notified, actions)
-	keys.people = slices.AppendSeq(append(keys.people, people...), maps.Values(numbers))
+	keys.people = slices.AppendSeq(append(keys.people, people...), maps.Values(userIDs))
 	keys.posts = slices.AppendSeq(keys.posts, maps.Values(ids.posts))
 	keys.shows = slices.AppendSeq(keys.shows, maps.Values(ids.shows))
 	// readVisibleObjects reads all these posts, shows and people at once, and the loader keeps them: nothing below reads one of
 	// them again.
-	visible, err := r.readVisibleObjects(ctx, viewer.Number, keys)
+	visible, err := r.readVisibleObjects(ctx, viewer.UserID, keys)
 	if err != nil {
 		return nil, err
 	}
-	// numbers has no entry for a key that no user has. Then the number is 0, which no user has.
+	// userIDs has no entry for a key that no user has. Then the ID is 0, which no user has.
 	for id, key := range ids.userKeys {
-		if user, ok := visible.people[numbers[key]]; ok {
+		if user, ok := visible.people[userIDs[key]]; ok {
 			found[id] = graphUser(user)
 		}
 	}

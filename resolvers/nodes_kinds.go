@@ -22,7 +22,7 @@ func (r *Resolver) addConversationNodes(ctx context.Context, viewer *graph.Viewe
 		conversations = append(conversations, id.Conversation())
 	}
 	// A conversation that the viewer has left, or never was in, is absent.
-	states, err := r.Chat.ByID(ctx, viewer.Number, conversations)
+	states, err := r.Chat.ByID(ctx, viewer.UserID, conversations)
 	if err != nil {
 		return parts, err
 	}
@@ -70,7 +70,7 @@ func (r *Resolver) addMessageNodes(ctx context.Context, ids *nodeIDs, found map[
 // notificationsOf reads the viewer's own notifications by their IDs. A notification that has grown has several positions, and marks
 // may name any of them. Only the first one is its ID: otherwise a client's store could have the notification twice.
 func (r *Resolver) notificationsOf(ctx context.Context, viewer *graph.Viewer, ids []services.SortableID) (list []notifications.Notification, err error) {
-	found, err := r.Notifications.NotificationsAt(ctx, viewer.Number, ids)
+	found, err := r.Notifications.NotificationsAt(ctx, viewer.UserID, ids)
 	// NotificationsAt also finds a notification by one of its later positions.
 	for id, n := range found {
 		if n.ID == id { // only the first position of a notification is its ID
@@ -114,7 +114,7 @@ func (r *Resolver) addViewerNodes(ctx context.Context, viewer *graph.Viewer, ids
 // operator. A report counts the readers of a message, which its recipients must not see.
 func (r *Resolver) addViewAndReportNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	// A view that the viewer never touched is not found, because it has no count for the viewer. Touches of other users do not matter.
-	touched, err := r.Views.ByID(ctx, viewer.Number, slices.Collect(maps.Values(ids.views)))
+	touched, err := r.Views.ByID(ctx, viewer.UserID, slices.Collect(maps.Values(ids.views)))
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (r *Resolver) addOtherNodes(ctx context.Context, viewer *graph.Viewer, ids 
 	// Which announcements are visible depends on the viewer's segments and on the time.
 	if len(ids.announcements) > 0 {
 		// They come from the node cache, like the list.
-		items, err := r.Announcements.Visible(ctx, viewer.Number, slices.Collect(maps.Values(ids.announcements)))
+		items, err := r.Announcements.Visible(ctx, viewer.UserID, slices.Collect(maps.Values(ids.announcements)))
 		if err != nil {
 			return err
 		}
@@ -165,7 +165,7 @@ func (r *Resolver) addOtherNodes(ctx context.Context, viewer *graph.Viewer, ids 
 	if len(ids.siteMessages) == 0 {
 		return nil
 	}
-	siteMessages, err := r.Messages.ByID(ctx, viewer.Number, slices.Collect(maps.Values(ids.siteMessages)))
+	siteMessages, err := r.Messages.ByID(ctx, viewer.UserID, slices.Collect(maps.Values(ids.siteMessages)))
 	for id, key := range ids.siteMessages {
 		if message, ok := siteMessages[key]; ok {
 			found[id] = graphSiteMessage(message)

@@ -33,8 +33,8 @@ func TestNodesAreAnsweredInTheirOrder(t *testing.T) {
 			t.Errorf("%s is %q, want %q", ids[i], text, want[i])
 		}
 	}
-	if numbers, err := people.IDs(t.Context(), a.Store, []string{"nobody"}); len(numbers) != 0 || err != nil {
-		t.Errorf("asking for somebody made them a user: %v, %v", numbers, err)
+	if ids, err := people.IDs(t.Context(), a.Store, []string{"nobody"}); len(ids) != 0 || err != nil {
+		t.Errorf("asking for somebody made them a user: %v, %v", ids, err)
 	}
 }
 

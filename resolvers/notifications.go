@@ -38,7 +38,7 @@ func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, 
 		}
 		positions = append(positions, position)
 	}
-	found, err := r.Notifications.NotificationsAt(ctx, viewer.Number, positions)
+	found, err := r.Notifications.NotificationsAt(ctx, viewer.UserID, positions)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (r *Resolver) readCauses(ctx context.Context, viewer *graph.Viewer, list []
 		key.WriteString(n.UpTo())
 	}
 	return dataloader.ReadShared(ctx, sharedCausesKey(key.String()), func(ctx context.Context) ([][]notifications.Action, error) {
-		return r.Notifications.Actions(ctx, viewer.Number, list, most)
+		return r.Notifications.Actions(ctx, viewer.UserID, list, most)
 	})
 }
 
@@ -197,7 +197,7 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 	if err != nil {
 		return nil, err
 	}
-	visible, err := r.readVisibleObjects(ctx, viewer.Number, keysIn(list, actions))
+	visible, err := r.readVisibleObjects(ctx, viewer.UserID, keysIn(list, actions))
 	if err != nil {
 		return nil, err
 	}
@@ -260,13 +260,13 @@ func addHostContent(shown *graph.Notification, host *notifications.HostNotificat
 // readNotifications makes a page of the viewer's notifications. The size and the filters are in query already.
 func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, after *string, query notifications.PageQuery) (*graph.NotificationConnection, error) {
 	if after != nil {
-		before, err := r.parseNotificationPosition(viewer.Number, *after)
+		before, err := r.parseNotificationPosition(viewer.UserID, *after)
 		if err != nil {
 			return nil, err
 		}
 		query.Before = before
 	}
-	page, err := r.Notifications.Page(ctx, viewer.Number, query)
+	page, err := r.Notifications.Page(ctx, viewer.UserID, query)
 	if err != nil {
 		return nil, err
 	}
@@ -285,7 +285,7 @@ func (r *Resolver) notificationPage(ctx context.Context, viewer *graph.Viewer, p
 		Edges: make([]graph.NotificationEdge, len(shown)), ReadToken: services.FormatReadToken(page.MarkGeneration), PageInfo: graph.PageInfo{HasNextPage: page.More},
 	}
 	for i, node := range shown {
-		cursor := r.notificationPositionText(viewer.Number, page.Notifications[i].Position())
+		cursor := r.notificationPositionText(viewer.UserID, page.Notifications[i].Position())
 		result.Edges[i] = graph.NotificationEdge{Cursor: cursor, Node: node}
 	}
 	if len(shown) > 0 {
@@ -293,7 +293,7 @@ func (r *Resolver) notificationPage(ctx context.Context, viewer *graph.Viewer, p
 	}
 	// Next is zero at the end of the list.
 	if !page.Next.At.IsZero() {
-		cursor := r.notificationPositionText(viewer.Number, page.Next)
+		cursor := r.notificationPositionText(viewer.UserID, page.Next)
 		result.PageInfo.EndCursor = &cursor
 	}
 	return result, nil

@@ -233,8 +233,8 @@ func TestANotificationKeepsItsID(t *testing.T) {
 	}
 	later := join("carol")
 	query := `query($ids: [ID!]!) { nodes(ids: $ids) { id ... on Notification { actorCount upTo } } }`
-	place := "notification:" + strings.TrimPrefix(later, "notificationUpTo:")[:13]
-	got := a.must("alice", query, map[string]any{"ids": []string{like, post, place, "notification:0000000000009"}})
+	position := "notification:" + strings.TrimPrefix(later, "notificationUpTo:")[:13]
+	got := a.must("alice", query, map[string]any{"ids": []string{like, post, position, "notification:0000000000009"}})
 	if got.valueAt("nodes", 0, "id") != like || got.valueAt("nodes", 0, "actorCount") != 2.0 || got.valueAt("nodes", 1, "id") != post || got.valueAt("nodes", 2) != nil || got.valueAt("nodes", 3) != nil {
 		t.Errorf("the nodes are %+v", got.Data)
 	}

@@ -266,7 +266,7 @@ func (r *Resolver) mutate(ctx context.Context, o operationEntry, input any) (*co
 			return nil, err
 		}
 		// The device is part of the actor: some operations concern one device alone.
-		c.actor, c.actorID, c.device = d.viewer.Number, services.GlobalID(services.UserType, d.viewer.Key), deviceName(ctx)
+		c.actor, c.actorID, c.device = d.viewer.UserID, services.GlobalID(services.UserType, d.viewer.Key), deviceName(ctx)
 	} else {
 		if err = r.requireHostOrAdmin(ctx); err != nil {
 			return nil, err

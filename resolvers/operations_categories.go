@@ -127,11 +127,11 @@ func (r *Resolver) checkUsersExist(ctx context.Context, field string, keys []str
 // sentNotification reads the notification that notify sent, for its payload. If it was deleted with its category, it is
 // NOT_FOUND.
 func (r *Resolver) sentNotification(ctx context.Context, id string) (notifications.SentNotification, error) {
-	place, err := services.ParseTypedID("hostNotificationId", id, services.HostNotificationType)
+	notificationID, err := services.ParseTypedID("hostNotificationId", id, services.HostNotificationType)
 	if err != nil {
 		return notifications.SentNotification{}, err
 	}
-	return r.Notifications.SentNotification(ctx, place)
+	return r.Notifications.SentNotification(ctx, notificationID)
 }
 
 // definitionOf is the category that an input defines. A dot has no number, so it cannot be in the total. An expiry of 0 days is

@@ -83,7 +83,7 @@ var sendMessage = &operation[graph.SendMessageInput]{
 	},
 }
 
-// recallMessage takes back a message of the actor's own. The message keeps its place, without a text. Members who have not read
+// recallMessage takes back a message of the actor's own. The message keeps its position, without a text. Members who have not read
 // it count one less.
 var recallMessage = &operation[graph.RecallMessageInput]{
 	operationSpec: operationSpec{name: "recallMessage", createdType: services.MessageType},

@@ -35,7 +35,7 @@ var unlikePost = &operation[graph.UnlikePostInput]{
 var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 	operationSpec: operationSpec{name: "markNotificationsSeen"},
 	command: func(_ context.Context, c *operationCall, in *graph.MarkNotificationsSeenInput) (_ *jobs.Command, err error) {
-		place, err := parseUpTo(in.UpTo)
+		position, err := parseUpTo(in.UpTo)
 		if err != nil {
 			return nil, err
 		}
@@ -45,7 +45,7 @@ var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 		}
 		// The categories are normalised, so that under one key no categories and all of them are one request.
 		in.Categories, in.HostCategories = normalizeCategories(of), nil
-		return c.r.Notifications.MarkSeen(c.actor, of, place)
+		return c.r.Notifications.MarkSeen(c.actor, of, position)
 	},
 }
 
@@ -69,19 +69,19 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 		in.Ids = slices.Clone(in.Ids)
 		for i, id := range in.Ids {
 			if !services.IsNotificationUpTo(id) {
-				place, err := services.ParseNotificationID("ids", id)
+				notificationID, err := services.ParseNotificationID("ids", id)
 				if err != nil {
 					return nil, err
 				}
-				read.IDs = append(read.IDs, place)
+				read.IDs = append(read.IDs, notificationID)
 				continue
 			}
-			place, _, err := services.ParseNotificationUpTo("ids", id)
+			position, _, err := services.ParseNotificationUpTo("ids", id)
 			if err != nil {
 				return nil, err
 			}
 			// The part of an upTo after its position is dropped, so that two texts of one position are one request.
-			read.UpToPositions, in.Ids[i] = append(read.UpToPositions, place), services.FormatNotificationUpTo(place)
+			read.UpToPositions, in.Ids[i] = append(read.UpToPositions, position), services.FormatNotificationUpTo(position)
 		}
 		if read.UpTo, err = parseUpTo(in.UpTo); err != nil {
 			return nil, err
@@ -101,8 +101,8 @@ var markNotificationUnread = &operation[graph.MarkNotificationUnreadInput]{
 	operationSpec: operationSpec{name: "markNotificationUnread"},
 	command: func(_ context.Context, c *operationCall, in *graph.MarkNotificationUnreadInput) (*jobs.Command, error) {
 		c.subjectID = in.ID
-		place, err := services.ParseNotificationID("id", in.ID)
-		return c.r.Notifications.MarkUnread(c.actor, place), err
+		notificationID, err := services.ParseNotificationID("id", in.ID)
+		return c.r.Notifications.MarkUnread(c.actor, notificationID), err
 	},
 }
 
@@ -111,11 +111,11 @@ var markAllRead = &operation[graph.MarkAllReadInput]{
 	operationSpec: operationSpec{name: "markAllRead"},
 	command: func(_ context.Context, c *operationCall, in *graph.MarkAllReadInput) (*jobs.Command, error) {
 		in.ReadToken = orNull(orEmpty(in.ReadToken))
-		place, err := parseUpTo(in.UpTo)
+		position, err := parseUpTo(in.UpTo)
 		if err != nil {
 			return nil, err
 		}
-		return c.r.Notifications.MarkAllRead(c.actor, place, orEmpty(in.ReadToken))
+		return c.r.Notifications.MarkAllRead(c.actor, position, orEmpty(in.ReadToken))
 	},
 }
 
@@ -160,12 +160,12 @@ func parseUpTo(upTo *string) (services.PostID, error) {
 	if upTo == nil {
 		return 0, nil
 	}
-	place, reach, err := services.ParseNotificationUpTo("upTo", *upTo)
+	position, reach, err := services.ParseNotificationUpTo("upTo", *upTo)
 	// A frequent mistake: the client sends the ID of a notification instead of its upTo.
 	if err != nil && strings.HasPrefix(*upTo, services.NotificationType+":") {
 		return 0, services.Errorf(services.Invalid, "upTo: %s is the id of a notification: send its upTo", services.Quote(*upTo))
 	}
-	if err == nil && place == 0 {
+	if err == nil && position == 0 {
 		err = services.Errorf(services.NotFound, "upTo: %s belongs to no notification of yours", *upTo)
 	}
 	return reach, err

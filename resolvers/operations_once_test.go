@@ -123,9 +123,9 @@ func (s *operationTester) storeKeyAsPreviousVersion(in event, key, before string
 			continue
 		}
 		user := strings.TrimPrefix(id, "user:")
-		numbers, err := people.IDs(s.t.Context(), s.Store, []string{user})
+		ids, err := people.IDs(s.t.Context(), s.Store, []string{user})
 		s.Must(err)
-		scope = fmt.Sprintf("u%d", numbers[user])
+		scope = fmt.Sprintf("u%d", ids[user])
 		break
 	}
 	s.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -178,7 +178,7 @@ func TestEveryOperationHappensOnceForItsKey(t *testing.T) {
 func TestEquivalentInputsAreOneRequest(t *testing.T) {
 	s := &operationTester{testAPI: newAPI(t)}
 	s.MakeNamedUsers("dora")
-	place := "notificationUpTo:0000000000001"
+	position := "notificationUpTo:0000000000001"
 	all := []services.Category{}
 	for i := range services.Categories {
 		all = append(all, services.Categories[len(services.Categories)-1-i])
@@ -212,7 +212,7 @@ func TestEquivalentInputsAreOneRequest(t *testing.T) {
 	}
 	// Inputs that mean something else are another request.
 	s.sendAsEvent("markNotificationsRead", event{"as": "user:bob", "all": true}, "key", nil)
-	got := s.sendAsEvent("markNotificationsRead", event{"as": "user:bob", "upTo": place}, "key", nil)
+	got := s.sendAsEvent("markNotificationsRead", event{"as": "user:bob", "upTo": position}, "key", nil)
 	if code := got.valueAt("ingest", "results", 0, "error", "code"); code != "CONFLICT" {
 		t.Errorf("a place under the key of all: %v", got)
 	}

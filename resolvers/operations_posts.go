@@ -59,11 +59,11 @@ var markHomeFeedSeen = &operation[graph.MarkHomeFeedSeenInput]{
 		if in.UpTo == nil {
 			return c.r.Feed.MarkSeen(c.actor, 0), nil
 		}
-		place, err := services.ParsePostGlobalID("upTo", *in.UpTo)
-		if err == nil && place == 0 { // 0 would mean no upTo
+		position, err := services.ParsePostGlobalID("upTo", *in.UpTo)
+		if err == nil && position == 0 { // 0 would mean no upTo
 			err = services.Errorf(services.NotFound, "upTo: there is no %s", *in.UpTo)
 		}
-		return c.r.Feed.MarkSeen(c.actor, place), err
+		return c.r.Feed.MarkSeen(c.actor, position), err
 	},
 }
 

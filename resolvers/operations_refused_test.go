@@ -171,7 +171,7 @@ var (
 // next request names missing objects again.
 func (s *operationTester) makeObjectsMissingAgain(round int) {
 	s.t.Helper()
-	numbers, err := s.resolver.Social.FindUsers(s.t.Context(), []string{"late"})
+	ids, err := s.resolver.Social.FindUsers(s.t.Context(), []string{"late"})
 	s.Must(err)
 	s.Write(func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.Run(ctx, renameLateUser, fmt.Sprint("late", round))
@@ -180,8 +180,8 @@ func (s *operationTester) makeObjectsMissingAgain(round int) {
 		}
 		return err
 	})
-	if number, known := numbers["late"]; known {
-		s.Caches.People.Drop(number, "late")
+	if id, known := ids["late"]; known {
+		s.Caches.People.Drop(id, "late")
 	}
 }
 

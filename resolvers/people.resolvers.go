@@ -80,7 +80,7 @@ func (r *mutationResolver) SetProfile(ctx context.Context, input graph.SetProfil
 	if err != nil {
 		return nil, err
 	}
-	user := readIfSelected(ctx, r.Resolver, func() (graph.User, error) { return r.readUser(ctx, done.viewer.Number) }, "user")
+	user := readIfSelected(ctx, r.Resolver, func() (graph.User, error) { return r.readUser(ctx, done.viewer.UserID) }, "user")
 	return &graph.SetProfilePayload{User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 

@@ -13,7 +13,7 @@ import (
 // each of them needs it.
 func (r *Resolver) displayPolicy(ctx context.Context, viewer *graph.Viewer) (services.DisplayPolicy, error) {
 	return dataloader.ReadShared(ctx, policyKey{}, func(ctx context.Context) (services.DisplayPolicy, error) {
-		return r.Badge.Policy(ctx, viewer.Number)
+		return r.Badge.Policy(ctx, viewer.UserID)
 	})
 }
 

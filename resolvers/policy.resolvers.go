@@ -19,7 +19,7 @@ func (r *mutationResolver) SetDisplayPolicy(ctx context.Context, input graph.Set
 		return nil, err
 	}
 	payload := &graph.SetDisplayPolicyPayload{Badges: done.badges, Viewer: done.viewerAfter()}
-	if policy := nilOnError[services.DisplayPolicy](r.Resolver)(r.Badge.Policy(ctx, done.viewer.Number)); policy != nil {
+	if policy := nilOnError[services.DisplayPolicy](r.Resolver)(r.Badge.Policy(ctx, done.viewer.UserID)); policy != nil {
 		payload.Policy = graphPolicy(*policy)
 	}
 	return payload, nil
@@ -30,7 +30,7 @@ func (r *mutationResolver) SetGroupPolicy(ctx context.Context, input graph.SetGr
 	if err != nil {
 		return nil, err
 	}
-	policy := nilOnError[chat.GroupPolicy](r.Resolver)(r.Chat.GroupPolicy(ctx, done.viewer.Number))
+	policy := nilOnError[chat.GroupPolicy](r.Resolver)(r.Chat.GroupPolicy(ctx, done.viewer.UserID))
 	return &graph.SetGroupPolicyPayload{Policy: policy, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
@@ -44,7 +44,7 @@ func (r *viewerResolver) DisplayPolicy(ctx context.Context, obj *graph.Viewer) (
 
 func (r *viewerResolver) GroupPolicy(ctx context.Context, obj *graph.Viewer) (*chat.GroupPolicy, error) {
 	policy, err := dataloader.ReadShared(ctx, groupPolicyKey{}, func(ctx context.Context) (chat.GroupPolicy, error) {
-		return r.Chat.GroupPolicy(ctx, obj.Number)
+		return r.Chat.GroupPolicy(ctx, obj.UserID)
 	})
 	return &policy, err
 }

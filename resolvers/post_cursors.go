@@ -64,18 +64,18 @@ func parseCommentCursor(post services.PostID, text string) (services.PostID, err
 }
 
 // likeCursorText prints the position of a like in the list of a post's likes as a cursor.
-func likeCursorText(post services.PostID, place posts.LikePlace) string {
-	return postCursorText(likeCursorKind, post, uint64(place.At.UnixMicro()), uint64(place.Liker))
+func likeCursorText(post services.PostID, position posts.LikePosition) string {
+	return postCursorText(likeCursorKind, post, uint64(position.At.UnixMicro()), uint64(position.Liker))
 }
 
 // parseLikeCursor reads the output of likeCursorText. It refuses a user beyond 32 bits: cut to 32 bits, it would be another user's
 // position.
-func parseLikeCursor(post services.PostID, text string) (posts.LikePlace, error) {
+func parseLikeCursor(post services.PostID, text string) (posts.LikePosition, error) {
 	var at, liker uint64
 	err := parsePostCursor(likeCursorKind, post, text, &at, &liker)
 	// IDs of users have 32 bits.
 	if err == nil && liker > math.MaxUint32 {
 		err = wrongCursor(text)
 	}
-	return posts.LikePlace{At: time.UnixMicro(int64(at)).UTC(), Liker: services.UserID(liker)}, err
+	return posts.LikePosition{At: time.UnixMicro(int64(at)).UTC(), Liker: services.UserID(liker)}, err
 }

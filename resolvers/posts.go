@@ -29,7 +29,7 @@ func (r *Resolver) engagement(ctx context.Context, post *graph.Post) (services.E
 		return ids
 	}
 	return dataloader.From(ctx).Engagement(ctx, post.Number, together, func(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Engagement, error) {
-		return r.Feed.Engagements(ctx, viewer.Number, ids)
+		return r.Feed.Engagements(ctx, viewer.UserID, ids)
 	})
 }
 
@@ -53,7 +53,7 @@ func (r *Resolver) parentOf(ctx context.Context, post *graph.Post) (*graph.Post,
 		return ids
 	}
 	parent, found, err := dataloader.From(ctx).VisiblePost(ctx, post.ParentNumber, others, func(ctx context.Context, ids []services.PostID) (map[services.PostID]posts.ShownPost, error) {
-		return r.Feed.VisiblePosts(ctx, viewer.Number, ids)
+		return r.Feed.VisiblePosts(ctx, viewer.UserID, ids)
 	})
 	if err != nil || !found {
 		return nil, err
@@ -98,7 +98,7 @@ func (r *Resolver) commentsOf(ctx context.Context, post *graph.Post, first *int,
 			together = found.ReadTogether
 			return found.AnswerList, err
 		},
-		place: func(answer posts.ShownPost) services.PostID { return answer.ID },
+		position: func(answer posts.ShownPost) services.PostID { return answer.ID },
 		edge: func(cursor string, answer posts.ShownPost) graph.CommentEdge {
 			return graph.CommentEdge{Cursor: cursor, Node: graphPost(answer.Post, answer.By, together)}
 		},
@@ -112,14 +112,14 @@ func (r *Resolver) commentsOf(ctx context.Context, post *graph.Post, first *int,
 // likesOf makes a page of the likes of a post. The statement leaves out the likes that the viewer may not see, and the next page
 // begins after them: see postListPage.
 func (r *Resolver) likesOf(ctx context.Context, post *graph.Post, first *int, after *string) (*graph.LikeConnection, error) {
-	edges, info, err := postListPage(ctx, r, post, first, after, postListSpec[posts.LikePlace, posts.Like, graph.LikeEdge]{
+	edges, info, err := postListPage(ctx, r, post, first, after, postListSpec[posts.LikePosition, posts.Like, graph.LikeEdge]{
 		from: posts.BeforeFirstLike, text: likeCursorText, parse: parseLikeCursor,
 		read: func(ctx context.Context, viewer services.UserID, page posts.LikesPage, others func() []posts.LikesPage) (posts.LikeList, error) {
 			return dataloader.From(ctx).Likes(ctx, page, others, func(ctx context.Context, pages []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error) {
 				return r.Feed.Likes(ctx, viewer, pages)
 			})
 		},
-		place: posts.Like.Place,
+		position: posts.Like.Position,
 		edge: func(cursor string, like posts.Like) graph.LikeEdge {
 			return graph.LikeEdge{Cursor: cursor, Node: graphUser(like.By), LikedAt: like.At}
 		},
@@ -135,12 +135,12 @@ func (r *Resolver) likesOf(ctx context.Context, post *graph.Post, first *int, af
 type postListSpec[P comparable, T, E any] struct {
 	from P // the position before all items
 	// text prints a position as a cursor, and parse reads a cursor.
-	text  func(post services.PostID, place P) string
+	text  func(post services.PostID, position P) string
 	parse func(post services.PostID, cursor string) (P, error)
 	// read reads a page. others has the pages of the other posts that are shown together, so that one statement reads all of them.
-	read  func(ctx context.Context, viewer services.UserID, page posts.ListPageRequest[P], others func() []posts.ListPageRequest[P]) (posts.List[P, T], error)
-	place func(item T) P                // the position of an item
-	edge  func(cursor string, item T) E // the edge of an item
+	read     func(ctx context.Context, viewer services.UserID, page posts.ListPageRequest[P], others func() []posts.ListPageRequest[P]) (posts.List[P, T], error)
+	position func(item T) P                // the position of an item
+	edge     func(cursor string, item T) E // the edge of an item
 }
 
 // postListPage makes a page of a list below a post. First pages are read for all posts that are shown together: a client that opens
@@ -162,7 +162,7 @@ func postListPage[P comparable, T, E any](ctx context.Context, r *Resolver, post
 			return nil, info, err
 		}
 	}
-	list, err := of.read(ctx, viewer.Number, page, func() (pages []posts.ListPageRequest[P]) {
+	list, err := of.read(ctx, viewer.UserID, page, func() (pages []posts.ListPageRequest[P]) {
 		if after == nil {
 			for _, other := range post.Together {
 				pages = append(pages, posts.ListPageRequest[P]{Post: other.ID, After: of.from, Size: size})
@@ -176,7 +176,7 @@ func postListPage[P comparable, T, E any](ctx context.Context, r *Resolver, post
 	// The cursors have their own slice, because the type E has no cursor that postListPage knows.
 	edges, cursors := make([]E, len(list.Items)), make([]string, len(list.Items))
 	for i, item := range list.Items {
-		cursors[i] = of.text(post.Number, of.place(item))
+		cursors[i] = of.text(post.Number, of.position(item))
 		edges[i] = of.edge(cursors[i], item)
 	}
 	info.HasNextPage = list.More

@@ -20,7 +20,7 @@ func (r *likeConnectionResolver) Nodes(ctx context.Context, obj *graph.LikeConne
 
 func (r *postResolver) ViewerCanEdit(ctx context.Context, obj *graph.Post) (bool, error) {
 	viewer, err := r.viewer(ctx)
-	return err == nil && viewer.Number == obj.AuthorID, err
+	return err == nil && viewer.UserID == obj.AuthorID, err
 }
 
 func (r *postResolver) ViewerHasLiked(ctx context.Context, obj *graph.Post) (*bool, error) {

@@ -57,11 +57,11 @@ func (r *Resolver) readFollowsNotInModeAll(ctx context.Context, size int, after 
 	}
 	before := services.ListStart
 	if after != nil {
-		if before, err = followModeCursor.parse("after", viewer.Number, *after); err != nil {
+		if before, err = followModeCursor.parse("after", viewer.UserID, *after); err != nil {
 			return nil, err
 		}
 	}
-	list, more, err := r.Social.FolloweesNotInModeAll(ctx, viewer.Number, before, size)
+	list, more, err := r.Social.FolloweesNotInModeAll(ctx, viewer.UserID, before, size)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (r *Resolver) readFollowsNotInModeAll(ctx context.Context, size int, after 
 	}
 	page := &graph.UserConnection{Edges: make([]graph.UserEdge, 0, len(list)), PageInfo: graph.PageInfo{HasNextPage: more}}
 	for i, user := range list {
-		edge := graph.UserEdge{Cursor: followModeCursor.text(viewer.Number, uint64(user)), Node: graphUser(users[user])}
+		edge := graph.UserEdge{Cursor: followModeCursor.text(viewer.UserID, uint64(user)), Node: graphUser(users[user])}
 		if i == 0 {
 			page.PageInfo.StartCursor = &edge.Cursor
 		}

@@ -16,7 +16,7 @@ func (r *mutationResolver) SetCategoryPreference(ctx context.Context, input grap
 		return nil, err
 	}
 	payload := &graph.SetCategoryPreferencePayload{Changed: done.changed, Badges: done.badges, Viewer: done.viewerAfter()}
-	list := nilOnError[[]graph.CategoryPreference](r.Resolver)(r.categoryPreferences(ctx, done.viewer.Number))
+	list := nilOnError[[]graph.CategoryPreference](r.Resolver)(r.categoryPreferences(ctx, done.viewer.UserID))
 	for i := 0; list != nil && i < len(*list); i++ {
 		if one := &(*list)[i]; one.Category == input.Category {
 			payload.Preference = one
@@ -38,7 +38,7 @@ func (r *preferencesResolver) Categories(ctx context.Context, obj *graph.Prefere
 	if err != nil {
 		return nil, err
 	}
-	return r.categoryPreferences(ctx, viewer.Number)
+	return r.categoryPreferences(ctx, viewer.UserID)
 }
 
 func (r *preferencesResolver) Follows(ctx context.Context, obj *graph.Preferences, first *int, after *string) (*graph.UserConnection, error) {

@@ -26,7 +26,7 @@ func (r *Resolver) relation(ctx context.Context, user *graph.User) (services.Rel
 	if err != nil {
 		return services.Relation{}, err
 	}
-	return dataloader.From(ctx).Relation(ctx, user.Number, user.Together, func(ctx context.Context, users []services.UserID) (map[services.UserID]services.Relation, error) {
-		return r.Social.Relations(ctx, viewer.Number, users)
+	return dataloader.From(ctx).Relation(ctx, user.UserID, user.Together, func(ctx context.Context, users []services.UserID) (map[services.UserID]services.Relation, error) {
+		return r.Social.Relations(ctx, viewer.UserID, users)
 	})
 }

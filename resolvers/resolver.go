@@ -148,16 +148,16 @@ func (r *Resolver) viewer(ctx context.Context) (*graph.Viewer, error) {
 		return nil, err
 	}
 	// Nearly always the node knows the user ID; else one read serves all fields of the response.
-	number, known := r.Social.FindCachedUser(viewer.Key)
+	id, known := r.Social.FindCachedUser(viewer.Key)
 	if !known {
-		number, err = dataloader.ReadShared(ctx, userIDKey(viewer.Key), func(ctx context.Context) (services.UserID, error) {
+		id, err = dataloader.ReadShared(ctx, userIDKey(viewer.Key), func(ctx context.Context) (services.UserID, error) {
 			return r.Social.EnsureUser(ctx, viewer.Key)
 		})
 	}
 	if err != nil {
 		return nil, err
 	}
-	return graph.NewViewer(number, viewer.Key), nil
+	return graph.NewViewer(id, viewer.Key), nil
 }
 
 // bearerUser is the bearer of the request's token, who must be a user and have the scope viewer.

@@ -51,13 +51,13 @@ func (r *Resolver) restrictions(ctx context.Context, viewer *graph.Viewer, kind 
 func (r *Resolver) readRestrictions(ctx context.Context, viewer *graph.Viewer, kind services.RestrictionKind, size int, after *string) (*graph.RestrictionConnection, error) {
 	cursor, before := restrictionCursors[kind], services.MaxSortableID
 	if after != nil {
-		place, err := cursor.parse("after", viewer.Number, *after)
+		position, err := cursor.parse("after", viewer.UserID, *after)
 		if err != nil {
 			return nil, err
 		}
-		before = services.SortableID(place)
+		before = services.SortableID(position)
 	}
-	list, more, err := r.Social.Restrictions(ctx, kind, viewer.Number, before, size)
+	list, more, err := r.Social.Restrictions(ctx, kind, viewer.UserID, before, size)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (r *Resolver) readRestrictions(ctx context.Context, viewer *graph.Viewer, k
 	page := &graph.RestrictionConnection{Edges: make([]graph.RestrictionEdge, 0, len(list)), PageInfo: graph.PageInfo{HasNextPage: more}}
 	for i, restriction := range list {
 		edge := graph.RestrictionEdge{
-			Cursor: cursor.text(viewer.Number, uint64(restriction.MadeAt)), Node: graphUser(users[restriction.Other]),
+			Cursor: cursor.text(viewer.UserID, uint64(restriction.MadeAt)), Node: graphUser(users[restriction.Other]),
 			Since: restriction.MadeAt.Time(), Until: timeOrNull(restriction.Until),
 		}
 		if i == 0 {

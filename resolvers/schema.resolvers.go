@@ -63,11 +63,11 @@ func (r *subscriptionResolver) BadgesChanged(ctx context.Context, since *string)
 	if err != nil {
 		return nil, err
 	}
-	return r.Hub.Watch(ctx, viewer.Number, known)
+	return r.Hub.Watch(ctx, viewer.UserID, known)
 }
 
 func (r *viewerResolver) User(ctx context.Context, obj *graph.Viewer) (*graph.User, error) {
-	user, err := r.readUser(ctx, obj.Number)
+	user, err := r.readUser(ctx, obj.UserID)
 	return &user, err
 }
 
@@ -75,7 +75,7 @@ func (r *viewerResolver) Badges(ctx context.Context, obj *graph.Viewer) (*servic
 	if obj.BadgesNow != nil {
 		return obj.BadgesNow, nil
 	}
-	return dataloader.ReadShared(ctx, badgesKey{}, func(ctx context.Context) (*services.Badges, error) { return r.Badge.Read(ctx, obj.Number) })
+	return dataloader.ReadShared(ctx, badgesKey{}, func(ctx context.Context) (*services.Badges, error) { return r.Badge.Read(ctx, obj.UserID) })
 }
 
 func (r *viewerResolver) HomeFeed(ctx context.Context, obj *graph.Viewer, first *int, after *string, lastID *string, newerThan *string, last *int, before *string) (*graph.PostConnection, error) {
@@ -84,7 +84,7 @@ func (r *viewerResolver) HomeFeed(ctx context.Context, obj *graph.Viewer, first 
 		if !ask.asksForPageAbove() {
 			ask.first = &size
 		}
-		page, err := r.homeFeed(ctx, obj.Number, ask)
+		page, err := r.homeFeed(ctx, obj.UserID, ask)
 		if err != nil {
 			return nil, err
 		}

@@ -24,12 +24,12 @@ const (
 // userListPageRequest is the page of a list of a user that a field requests. It checks that the cursor belongs to the user's list: a
 // cursor of alice's followers in bob's list would be a valid position, and the wrong page would look right.
 func userListPageRequest(kind byte, user *graph.User, first *int, after *string) (page services.UserPageRequest, err error) {
-	page = services.UserPageRequest{Owner: user.Number, Before: services.ListStart}
+	page = services.UserPageRequest{Owner: user.UserID, Before: services.ListStart}
 	if page.Size, err = pageSize(first); err != nil || after == nil {
 		return page, err
 	}
 	of, before, err := parseListCursor(kind, *after)
-	if err == nil && of != uint64(user.Number) {
+	if err == nil && of != uint64(user.UserID) {
 		err = services.Errorf(services.Invalid, "after: the cursor is of another user's list")
 	}
 	page.Before = before
@@ -70,14 +70,14 @@ func (r *Resolver) followersOrFollowees(ctx context.Context, kind byte, user *gr
 		load, read = loader.Followees, r.Social.Followees
 	}
 	list, err := load(ctx, page, func(ctx context.Context, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
-		return read(ctx, viewer.Number, pages)
+		return read(ctx, viewer.UserID, pages)
 	})
 	if err != nil {
 		return nil, err
 	}
 	// The position is the user ID, in the order of the index. A follow that is made between two pages moves no other row.
 	cursorAt := func(i int) *string {
-		cursor := listCursorText(kind, uint64(page.Owner), uint64(list.Items[i].Number))
+		cursor := listCursorText(kind, uint64(page.Owner), uint64(list.Items[i].ID))
 		return &cursor
 	}
 	shown := &graph.UserConnection{Edges: make([]graph.UserEdge, 0, len(list.Items)), PageInfo: userListPageInfo(kind, page, list, cursorAt)}
@@ -102,7 +102,7 @@ func (r *Resolver) postsOf(ctx context.Context, user *graph.User, first *int, af
 	}
 	// The statement leaves out the posts that the viewer may not see, and reads the counts of the posts too.
 	list, err := dataloader.From(ctx).PublishedPosts(ctx, page, func(ctx context.Context, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[posts.ShownPost], error) {
-		return r.Feed.PublishedPosts(ctx, viewer.Number, pages)
+		return r.Feed.PublishedPosts(ctx, viewer.UserID, pages)
 	})
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (r *Resolver) showsOf(ctx context.Context, user *graph.User, first *int, af
 		return nil, err
 	}
 	list, err := dataloader.From(ctx).HostedShows(ctx, page, func(ctx context.Context, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[live.Show], error) {
-		return r.Live.HostedBy(ctx, viewer.Number, pages)
+		return r.Live.HostedBy(ctx, viewer.UserID, pages)
 	})
 	if err != nil {
 		return nil, err

@@ -52,21 +52,21 @@ func (r *Resolver) views(ctx context.Context, viewer *graph.Viewer, codes []stri
 }
 
 // readViews reads the page after a view, with the views of some codes. The list is in the order of code and ID, so the position after
-// a page is its last view. A view that is touched between two pages keeps its place.
+// a page is its last view. A view that is touched between two pages keeps its position.
 func (r *Resolver) readViews(ctx context.Context, viewer *graph.Viewer, codes []string, size int, after *string) (_ *graph.ViewConnection, err error) {
 	var from views.View
 	if after != nil {
-		if from, err = parseViewCursor(viewer.Number, *after); err != nil {
+		if from, err = parseViewCursor(viewer.UserID, *after); err != nil {
 			return nil, err
 		}
 	}
-	page, err := r.Views.List(ctx, viewer.Number, codes, from, size)
+	page, err := r.Views.List(ctx, viewer.UserID, codes, from, size)
 	if err != nil {
 		return nil, err
 	}
 	result := &graph.ViewConnection{Edges: make([]graph.ViewEdge, len(page.Views)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext}}
 	for i, view := range page.Views {
-		result.Edges[i] = graph.ViewEdge{Cursor: viewCursorText(viewer.Number, view.View), Node: graphView(view)}
+		result.Edges[i] = graph.ViewEdge{Cursor: viewCursorText(viewer.UserID, view.View), Node: graphView(view)}
 	}
 	if n := len(result.Edges); n > 0 {
 		result.PageInfo.StartCursor, result.PageInfo.EndCursor = &result.Edges[0].Cursor, &result.Edges[n-1].Cursor

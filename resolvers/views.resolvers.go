@@ -19,7 +19,7 @@ func (r *mutationResolver) TouchView(ctx context.Context, input graph.TouchViewI
 	}
 	payload := &graph.TouchViewPayload{Badges: done.badges, Viewer: done.viewerAfter()}
 	view := views.View{Code: input.Code, ID: input.Key}
-	if read := nilOnError[views.UnreadView](r.Resolver)(r.Views.Read(ctx, done.viewer.Number, view)); read != nil {
+	if read := nilOnError[views.UnreadView](r.Resolver)(r.Views.Read(ctx, done.viewer.UserID, view)); read != nil {
 		shownView := graphView(*read)
 		payload.View = &shownView
 	}

@@ -14,7 +14,7 @@ const (
 
 // Author is an author as the facts have them. An author without a row has the zero value, apart from the ID.
 type Author struct {
-	Number                   UserID // the user ID
+	ID                       UserID // the user ID
 	Followers                int    // at the last count, which stops at FollowerThresholds.Huge
 	Mode                     AuthorMode
 	Pinned                   *AuthorMode // an admin's choice; nil: the mode follows from the followers

@@ -8,7 +8,7 @@ type pastIDs struct {
 }
 
 // maxPastIDs bounds each of the two maps of pastIDs. An event of a forgotten millisecond gets the first ID of that millisecond again.
-// Then two events of one millisecond that were reported far apart may change places.
+// Then two events of one millisecond that were reported far apart may change their order.
 const maxPastIDs = 8192
 
 // lastInMillisecond returns the last ID of the millisecond whose first ID is given; 0 if there is none.

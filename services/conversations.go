@@ -45,9 +45,9 @@ func (id MessageID) GlobalID() string { return GlobalID(MessageType, id.String()
 func ParseConversationID(field, id string) (ConversationID, error) {
 	kind, key, err := SplitGlobalID(id)
 	if err == nil && kind == ConversationType && len(key) == conversationIDLetters {
-		place, err := ParseSortableID("000000" + key)
-		if err == nil && place > 0 && place <= SortableID(^ConversationID(0)) {
-			return ConversationID(place), nil
+		id, err := ParseSortableID("000000" + key)
+		if err == nil && id > 0 && id <= SortableID(^ConversationID(0)) {
+			return ConversationID(id), nil
 		}
 	}
 	return 0, Errorf(Invalid, "%s: %s is not the id of a conversation: expected conversation: and %d letters", field, Quote(id), conversationIDLetters)
@@ -55,11 +55,11 @@ func ParseConversationID(field, id string) (ConversationID, error) {
 
 // ParseMessageID reads "message:KEY". field names the argument in the error.
 func ParseMessageID(field, id string) (MessageID, error) {
-	place, err := ParseTypedID(field, id, MessageType)
-	if CodeOf(err) != Invalid && (MessageID(place).Conversation() == 0 || MessageID(place).Number() == 0) {
+	value, err := ParseTypedID(field, id, MessageType)
+	if CodeOf(err) != Invalid && (MessageID(value).Conversation() == 0 || MessageID(value).Number() == 0) {
 		err = Errorf(Invalid, "%s: %s is not the id of a message", field, Quote(id))
 	}
-	return MessageID(place), err
+	return MessageID(value), err
 }
 
 // Membership is one user's own state in a conversation, a versioned field. ReadUpTo, UnreadAdjustment, Mentions and the flags

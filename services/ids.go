@@ -185,11 +185,11 @@ func UserIDText(user UserID) string { return strconv.FormatUint(uint64(user), 10
 
 // ParseUserIDText parses the output of UserIDText.
 func ParseUserIDText(text string) (UserID, error) {
-	number, err := strconv.ParseUint(text, 10, 32)
+	id, err := strconv.ParseUint(text, 10, 32)
 	if err != nil {
-		return 0, Errorf(Invalid, "%s is not a user number", Quote(text))
+		return 0, Errorf(Invalid, "%s is not a user ID", Quote(text))
 	}
-	return UserID(number), nil
+	return UserID(id), nil
 }
 
 // ParsePostGlobalID reads "post:KEY". field names the argument in the error.
@@ -206,12 +206,12 @@ func ParseNotificationID(field, id string) (SortableID, error) {
 func ParseTypedID(field, id, want string) (SortableID, error) {
 	kind, key, err := SplitGlobalID(id)
 	if err == nil && kind == want {
-		place, err := ParseSortableID(key)
-		if err == nil && place == 0 {
+		value, err := ParseSortableID(key)
+		if err == nil && value == 0 {
 			err = Errorf(NotFound, "%s: there is no %s", field, id)
 		}
 		if CodeOf(err) != Invalid {
-			return place, err
+			return value, err
 		}
 	}
 	return 0, Errorf(Invalid, "%s: %s is not the id of a %s: expected %s: and %d letters", field, Quote(id), want, want, SortableIDLetters)

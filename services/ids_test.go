@@ -198,17 +198,17 @@ func TestQuoteShortensLongText(t *testing.T) {
 // The first positions of users with neighbouring IDs, at one moment, are far apart.
 func TestFirstPositionsOfNeighbouringUsersDiffer(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	places := map[SortableID]UserID{}
+	positions := map[SortableID]UserID{}
 	for user := UserID(1); user <= 1000; user++ {
 		first := FirstNotificationPosition(now, user)
 		if first < SortableIDAt(now) || first >= SortableIDAt(now.Add(time.Millisecond)) {
 			t.Fatalf("user %d starts at %s", user, first)
 		}
 		for next := range SortableID(100) {
-			if other, taken := places[first+next]; taken {
+			if other, taken := positions[first+next]; taken {
 				t.Fatalf("users %d and %d share the place %s", user, other, first+next)
 			}
-			places[first+next] = user
+			positions[first+next] = user
 		}
 	}
 }

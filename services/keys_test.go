@@ -75,7 +75,7 @@ func TestUserIDsAreEscaped(t *testing.T) {
 		"user:alice":    "user:user%3Aalice",
 		"\"\\/<>&'()!*": "user:%22%5C%2F%3C%3E%26%27%28%29%21%2A",
 	} {
-		if got := (User{Key: key}).ID(); got != id {
+		if got := (User{Key: key}).GlobalID(); got != id {
 			t.Errorf("%q: got %s, want %s", key, got, id)
 		}
 		if back, err := ParseUserID("userId", id); err != nil || back != key {

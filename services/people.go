@@ -9,7 +9,7 @@ import (
 
 // User is a user as the facts have them. Name and AvatarURL are "" until the host application sets them.
 type User struct {
-	Number    UserID
+	ID        UserID
 	Key       string    // the application's name of the user
 	Name      string    // up to 100 characters
 	AvatarURL string    // up to 2,048 characters, http or https
@@ -17,7 +17,7 @@ type User struct {
 }
 
 // ID is the user's global id.
-func (u User) ID() string { return GlobalID(UserType, u.Key) }
+func (u User) GlobalID() string { return GlobalID(UserType, u.Key) }
 
 // FollowMode says which items of a followed user count in the follower's badges. In every mode all items are listed.
 type FollowMode int

@@ -28,8 +28,8 @@ func ParseReadToken(text string) (generation uint64, err error) {
 }
 
 // FormatNotificationUpTo is the upTo of a notification at a position: the argument of a mark of all notifications up to it.
-func FormatNotificationUpTo(place SortableID) string {
-	return GlobalID(notificationUpToType, place.String())
+func FormatNotificationUpTo(position SortableID) string {
+	return GlobalID(notificationUpToType, position.String())
 }
 
 // notificationUpToType is the type in the upTo of a notification. No object has it: it stands for a position in a list.
@@ -39,21 +39,21 @@ const notificationUpToType = "notificationUpTo"
 func IsNotificationUpTo(text string) bool { return strings.HasPrefix(text, notificationUpToType+":") }
 
 // ParseNotificationUpTo parses the upTo of a notification: the output of FormatNotificationUpTo. The upTo of a list's first
-// notification has a second, later position at its end. place is the position of the notification; reach is the position up to
-// which a mark of the whole list reaches: place, or the second position. field names the argument in the error.
-func ParseNotificationUpTo(field, text string) (place, reach SortableID, err error) {
+// notification has a second, later position at its end. position is the position of the notification; reach is the position up to
+// which a mark of the whole list reaches: position, or the second position. field names the argument in the error.
+func ParseNotificationUpTo(field, text string) (position, reach SortableID, err error) {
 	wrong := Errorf(Invalid, "%s: %s is not the upTo of a notification", field, Quote(text))
 	key, found := strings.CutPrefix(text, notificationUpToType+":")
 	if !found || len(key) != SortableIDLetters && len(key) != 2*SortableIDLetters {
 		return 0, 0, wrong
 	}
-	if place, err = ParseSortableID(key[:SortableIDLetters]); err != nil || len(key) == SortableIDLetters {
-		reach = place
+	if position, err = ParseSortableID(key[:SortableIDLetters]); err != nil || len(key) == SortableIDLetters {
+		reach = position
 	} else {
 		reach, err = ParseSortableID(key[SortableIDLetters:])
 	}
-	if err != nil || reach < place || reach == place && len(key) > SortableIDLetters {
+	if err != nil || reach < position || reach == position && len(key) > SortableIDLetters {
 		return 0, 0, wrong
 	}
-	return place, reach, nil
+	return position, reach, nil
 }

@@ -196,7 +196,7 @@ func TestVersionsCompareAsText(t *testing.T) {
 }
 
 func TestPostAndUserIDs(t *testing.T) {
-	if got := (User{Key: "alice"}).ID(); got != "user:alice" {
+	if got := (User{Key: "alice"}).GlobalID(); got != "user:alice" {
 		t.Error(got)
 	}
 	if got := (Post{ID: 1}).GlobalID(); got != "post:0000000000001" {

@@ -260,18 +260,18 @@ func TestRequestsBehindAHandedOnOneAreAnsweredOnce(t *testing.T) {
 
 // sendInPieces sends requests as one text that is cut at places. Before the next piece it reads the answers to all requests that were
 // sent completely.
-func (f *frontFixture) sendInPieces(requests []string, places []int) (answers []string) {
+func (f *frontFixture) sendInPieces(requests []string, offsets []int) (answers []string) {
 	f.Helper()
 	conn := must(net.Dial("tcp", f.frontAddress))
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	text, reader, from := strings.Join(requests, ""), bufio.NewReader(conn), 0
-	for _, place := range append(places, len(text)) {
-		_, _ = io.WriteString(conn, text[from:place]) // an error shows in the answers
-		from = place
+	for _, offset := range append(offsets, len(text)) {
+		_, _ = io.WriteString(conn, text[from:offset]) // an error shows in the answers
+		from = offset
 		whole, end := 0, 0
 		for _, request := range requests {
-			if end += len(request); end <= place {
+			if end += len(request); end <= offset {
 				whole++
 			}
 		}

@@ -30,8 +30,8 @@ func eventStamp(tx *sql.Tx, stamp uint64) uint64 {
 
 // freePosition is the first position at or after a stamp that no announcement has.
 func freePosition(ctx context.Context, tx *sql.Tx, stamp uint64) (uint64, error) {
-	// Positions come in order, so each taken position moves the search by one place. The clock's lock keeps others from taking the
-	// place that is found.
+	// Positions come in order, so each taken position moves the search by one. The clock's lock keeps others from taking the
+	// position that is found.
 	err := tx.Each(ctx, positionsFrom, []any{int64(stamp), int64(stamp + uint64(time.Second.Microseconds()))}, func(scan func(...any) error) error {
 		var taken uint64
 		err := scan(&taken)

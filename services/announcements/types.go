@@ -50,8 +50,8 @@ func globalID(id services.AnnouncementID) string {
 
 // ParseID parses the global id "announcement:ID". field names the argument in the error.
 func ParseID(field, id string) (services.AnnouncementID, error) {
-	place, err := services.ParseTypedID(field, id, services.AnnouncementType)
-	return services.AnnouncementID(place), err
+	value, err := services.ParseTypedID(field, id, services.AnnouncementType)
+	return services.AnnouncementID(value), err
 }
 
 // isOverAt reports whether the announcement has ended at a moment: from EndsAt on.

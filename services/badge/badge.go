@@ -190,11 +190,11 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 	}
 	var aside errgroup.Group
 	aside.SetLimit(cap(s.sqlCountSlots))
-	for places := range countingGroups(counted) {
+	for indexes := range countingGroups(counted) {
 		aside.Go(func() (err error) {
 			defer services.Recover(&err)
-			found, failed := s.readFacts(ctx, elementsAt(users, places))
-			for at, i := range places {
+			found, failed := s.readFacts(ctx, elementsAt(users, indexes))
+			for at, i := range indexes {
 				badges[i], errs[i] = found[at], failed[at]
 			}
 			return nil

@@ -30,10 +30,10 @@ func (f failingSource) Facts(ctx context.Context, users []services.UserID, today
 
 // breakSource makes one source of a node fail to count in SQL, and returns the function that repairs the source.
 func (n node) breakSource(name string, with func(ctx context.Context) error) (mend func()) {
-	place := slices.IndexFunc(n.sources, func(source Source) bool { return source.Name() == name })
-	source := n.sources[place]
-	n.sources[place] = failingSource{source, with}
-	return func() { n.sources[place] = source }
+	index := slices.IndexFunc(n.sources, func(source Source) bool { return source.Name() == name })
+	source := n.sources[index]
+	n.sources[index] = failingSource{source, with}
+	return func() { n.sources[index] = source }
 }
 
 // failAtOnce makes a source fail at once: see breakSource.
@@ -152,11 +152,11 @@ func TestAnySourcesMayFail(t *testing.T) {
 			}
 			var mends []func()
 			counted := false // whether a part of the total fails, or the policy, which says what the parts are
-			for place := range m.sources {
-				if failing&(1<<place) != 0 {
-					key := m.sources[place].Key()
+			for index := range m.sources {
+				if failing&(1<<index) != 0 {
+					key := m.sources[index].Key()
 					counted = counted || key.InTotalByDefault() || key == ""
-					mends = append(mends, m.breakSource(m.sources[place].Name(), failAtOnce))
+					mends = append(mends, m.breakSource(m.sources[index].Name(), failAtOnce))
 				}
 			}
 			got := m.read(author)

@@ -32,10 +32,10 @@ func (s *Service) removeExpiredItems(ctx context.Context, users []services.UserI
 		return nil
 	}
 	var held []services.UserID
-	var places []int
+	var indexes []int
 	for i := range documents {
 		if s.holdsExpired(&documents[i], today) {
-			held, places = append(held, users[i]), append(places, i)
+			held, indexes = append(held, users[i]), append(indexes, i)
 		}
 	}
 	if len(held) == 0 {
@@ -43,7 +43,7 @@ func (s *Service) removeExpiredItems(ctx context.Context, users []services.UserI
 	}
 	var again []rdb.Document
 	// removeExpiredBySource changes the documents in Redis, so that the next reader finds nothing to do.
-	err := s.removeExpiredBySource(ctx, users, documents, places, today)
+	err := s.removeExpiredBySource(ctx, users, documents, indexes, today)
 	if err == nil {
 		again, err = s.redis.Documents(ctx, held)
 	}
@@ -53,23 +53,23 @@ func (s *Service) removeExpiredItems(ctx context.Context, users []services.UserI
 	stale = map[services.UserID]bool{}
 	for i, user := range held {
 		if err == nil {
-			documents[places[i]] = again[i]
+			documents[indexes[i]] = again[i]
 		}
 		// Redis could not be updated, or returned the document from before the update.
-		if s.holdsExpired(&documents[places[i]], today) {
+		if s.holdsExpired(&documents[indexes[i]], today) {
 			stale[user] = true
 		}
 	}
 	return stale
 }
 
-// removeExpiredBySource lets each source remove its expired items from the documents at the indexes in places.
-func (s *Service) removeExpiredBySource(ctx context.Context, users []services.UserID, documents []rdb.Document, places []int, today int64) error {
+// removeExpiredBySource lets each source remove its expired items from the documents at the given indexes.
+func (s *Service) removeExpiredBySource(ctx context.Context, users []services.UserID, documents []rdb.Document, indexes []int, today int64) error {
 	for _, expiring := range s.expiringSources {
 		var due []services.UserID
-		for _, place := range places {
-			if expiring.HoldsExpired(&documents[place], today) {
-				due = append(due, users[place])
+		for _, index := range indexes {
+			if expiring.HoldsExpired(&documents[index], today) {
+				due = append(due, users[index])
 			}
 		}
 		if len(due) == 0 {

@@ -17,18 +17,18 @@ import (
 // 25 at a time, each statement runs only four times, and the four groups run concurrently.
 const maxUsersPerCount = 25
 
-// countingGroups divides the places of users into groups that are counted together. The groups have nearly the same size, so that
+// countingGroups divides the indexes of users into groups that are counted together. The groups have nearly the same size, so that
 // groups that run concurrently end at about the same time.
-func countingGroups(places []int) iter.Seq[[]int] {
-	groups := max(1, (len(places)+maxUsersPerCount-1)/maxUsersPerCount)
-	return slices.Chunk(places, max(1, (len(places)+groups-1)/groups))
+func countingGroups(indexes []int) iter.Seq[[]int] {
+	groups := max(1, (len(indexes)+maxUsersPerCount-1)/maxUsersPerCount)
+	return slices.Chunk(indexes, max(1, (len(indexes)+groups-1)/groups))
 }
 
-// elementsAt returns the elements at some places of a list.
-func elementsAt[T any](list []T, places []int) []T {
-	picked := make([]T, len(places))
-	for i, place := range places {
-		picked[i] = list[place]
+// elementsAt returns the elements at some indexes of a list.
+func elementsAt[T any](list []T, indexes []int) []T {
+	picked := make([]T, len(indexes))
+	for i, index := range indexes {
+		picked[i] = list[index]
 	}
 	return picked
 }
@@ -75,17 +75,17 @@ func (s *Service) readFacts(ctx context.Context, users []services.UserID) (badge
 	return badges, errs
 }
 
-// countBadges counts the badges of the users at some places in SQL, and stores them in badges. The caller holds a slot.
-func (s *Service) countBadges(ctx context.Context, places []int, users []services.UserID, earlier []cachedBadges, badges []*services.Badges) error {
+// countBadges counts the badges of the users at some indexes in SQL, and stores them in badges. The caller holds a slot.
+func (s *Service) countBadges(ctx context.Context, indexes []int, users []services.UserID, earlier []cachedBadges, badges []*services.Badges) error {
 	at := s.moment(ctx)
-	documents, failed, err := s.documentsFromFacts(ctx, elementsAt(users, places), at.Today())
+	documents, failed, err := s.documentsFromFacts(ctx, elementsAt(users, indexes), at.Today())
 	if err != nil {
 		if ctx.Err() != nil {
 			return services.Wrapf(services.Unavailable, err, "badges: no answer in time")
 		}
 		s.logMissing(failed, err)
 	}
-	for k, i := range places {
+	for k, i := range indexes {
 		switch {
 		// Some sources were counted. The others are filled in from what was shown last.
 		case len(failed[k]) < len(s.sources):
@@ -182,7 +182,7 @@ func (s *Service) documentsFromFacts(ctx context.Context, users []services.UserI
 	return documents, failed, err
 }
 
-// countSource counts one source, within the time limit of one source. It returns the places of the users that it could not count,
+// countSource counts one source, within the time limit of one source. It returns the indexes of the users that it could not count,
 // and the last error.
 func (s *Service) countSource(ctx context.Context, source Source, users []services.UserID, today int64, documents []rdb.Document) (missing []int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.sqlTimeout)

@@ -27,14 +27,14 @@ import (
 
 func TestCountingGroupsHaveNearlyEqualSizes(t *testing.T) {
 	for count, want := range map[int][]int{0: nil, 1: {1}, 2: {2}, 25: {25}, 26: {13, 13}, 51: {17, 17, 17}, 52: {18, 18, 16}, 100: {25, 25, 25, 25}} {
-		places, sizes, all := make([]int, count), []int(nil), []int{}
-		for i := range places {
-			places[i] = i
+		indexes, sizes, all := make([]int, count), []int(nil), []int{}
+		for i := range indexes {
+			indexes[i] = i
 		}
-		for group := range countingGroups(places) {
+		for group := range countingGroups(indexes) {
 			sizes, all = append(sizes, len(group)), append(all, group...)
 		}
-		if !slices.Equal(sizes, want) || !slices.Equal(all, places) {
+		if !slices.Equal(sizes, want) || !slices.Equal(all, indexes) {
 			t.Errorf("%d users are in groups of %v: %v, want %v", count, sizes, all, want)
 		}
 	}

@@ -101,8 +101,8 @@ func TestTheBoardCountsShowsThatWentLive(t *testing.T) {
 		}
 		digest, err := n.Digest(t.Context(), reader, fanouttest.StartTime.Add(-time.Hour))
 		n.Must(err)
-		place := slices.IndexFunc(digest.Parts, func(part services.DigestPart) bool { return part.Source == services.SourceLiveBoard })
-		if part := digest.Parts[place]; part.Count.Value != 2 || part.Count.Precision != services.Exact {
+		index := slices.IndexFunc(digest.Parts, func(part services.DigestPart) bool { return part.Source == services.SourceLiveBoard })
+		if part := digest.Parts[index]; part.Count.Value != 2 || part.Count.Precision != services.Exact {
 			t.Errorf("while away came %+v, want the show that runs and the one that ended", part)
 		}
 	})

@@ -40,10 +40,10 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 	}
 	var group errgroup.Group
 	group.SetLimit(cap(s.sqlCountSlots))
-	for places := range countingGroups(counted) {
+	for indexes := range countingGroups(counted) {
 		group.Go(func() (err error) {
 			defer services.Recover(&err)
-			s.peekFacts(ctx, places, users, at, badges, errs)
+			s.peekFacts(ctx, indexes, users, at, badges, errs)
 			return nil
 		})
 	}
@@ -51,19 +51,19 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 	return badges, errs
 }
 
-// peekFacts counts the badges of the users at some places in SQL. If one source of a user cannot be counted, the user gets an error.
-func (s *Service) peekFacts(ctx context.Context, places []int, users []services.UserID, at source.Moment, badges []*services.Badges, errs []error) {
+// peekFacts counts the badges of the users at some indexes in SQL. If one source of a user cannot be counted, the user gets an error.
+func (s *Service) peekFacts(ctx context.Context, indexes []int, users []services.UserID, at source.Moment, badges []*services.Badges, errs []error) {
 	// The wait for a slot ends only with ctx: no user waits for this answer, and there are no older badges that could be returned in its
 	// place.
 	if _, err := s.acquireSQLCountSlot(ctx, false); err != nil {
-		for _, i := range places {
+		for _, i := range indexes {
 			errs[i] = err
 		}
 		return
 	}
 	defer func() { <-s.sqlCountSlots }()
-	documents, failed, err := s.documentsFromFacts(ctx, elementsAt(users, places), at.Today())
-	for k, i := range places {
+	documents, failed, err := s.documentsFromFacts(ctx, elementsAt(users, indexes), at.Today())
+	for k, i := range indexes {
 		if len(failed[k]) > 0 {
 			errs[i] = services.Wrapf(services.Unavailable, err, "badges: the facts were not counted in time")
 		} else {

@@ -215,23 +215,23 @@ func (h homeFeed) AddWithoutSQL(user services.UserID, document *rdb.Document, to
 // inboxOverflowCount. If SQL does not answer in time, the count stays that of the inbox, as AT_LEAST.
 func (h homeFeed) countOverflow(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
 	limit, aged := h.service.settings.Caps.FeedCountLimit(), h.service.settings.Expiry.ExpiredUpTo(services.SourceHomeFeed, today)
-	var places []int
+	var indexes []int
 	for i := range documents {
 		document := &documents[i]
 		if !document.Ready || !h.inboxEndsEarly(document) {
 			continue
 		}
 		if document.FeedUnread, document.FeedUnreadKnown = h.service.inboxOverflow.get(users[i], document, aged); !document.FeedUnreadKnown {
-			places = append(places, i)
+			indexes = append(indexes, i)
 		}
 	}
-	if len(places) == 0 { // nearly always
+	if len(indexes) == 0 { // nearly always
 		return
 	}
 	var parallel errgroup.Group
 	parallel.SetLimit(cap(h.service.sqlCountSlots))
 	// Each goroutine has documents of its own, so they need no lock.
-	for group := range countingGroups(places) {
+	for group := range countingGroups(indexes) {
 		parallel.Go(func() (failed error) {
 			defer services.Recover(&failed)
 			ctx, cancel := context.WithTimeout(ctx, h.service.sqlTimeout)

@@ -63,9 +63,9 @@ type sourceList []Source
 // key is taken, if a key of services.Sources has no source, or if two sources are a source.SharedStateSource: those are errors of the
 // program.
 func newSourceList(sources ...Source) sourceList {
-	names, places, sharers := map[string]bool{}, map[services.Source]int{"": len(services.Sources)}, 0
+	names, indexes, sharers := map[string]bool{}, map[services.Source]int{"": len(services.Sources)}, 0
 	for i, key := range services.Sources {
-		places[key] = i
+		indexes[key] = i
 	}
 	keys := map[services.Source]bool{}
 	for _, one := range sources {
@@ -86,7 +86,7 @@ func newSourceList(sources ...Source) sourceList {
 		panic("badge: more than one source shares state")
 	}
 	// The order is that of the API, whatever the order of registration: totals, explanations and digests follow it.
-	slices.SortStableFunc(sources, func(a, b Source) int { return cmp.Compare(places[a.Key()], places[b.Key()]) })
+	slices.SortStableFunc(sources, func(a, b Source) int { return cmp.Compare(indexes[a.Key()], indexes[b.Key()]) })
 	return sources
 }
 

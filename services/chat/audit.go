@@ -114,21 +114,21 @@ func (s *Service) differences(facts []membershipFact, states map[services.Conver
 		}
 	}
 	var sums services.ConversationSums
-	places := map[services.ConversationID]int64{}
+	positions := map[services.ConversationID]int64{}
 	leaves := got.NextExpiryDay
 	for _, state := range states {
 		if state.NextExpiryDay > 0 && (leaves == 0 || leaves > state.NextExpiryDay) {
 			differs = append(differs, "conversations: the next item that expires")
 			leaves = state.NextExpiryDay
 		}
-		unread, mentions, place := state.Unread(), state.UnreadMentions(), state.ReadUpTo-state.UnreadAdjustment
+		unread, mentions, position := state.Unread(), state.UnreadMentions(), state.ReadUpTo-state.UnreadAdjustment
 		switch {
 		// The state of a user who has left, or who has the conversation open, is in no sum.
 		case state.HasLeft || state.IsOpen:
 		case state.Muted:
 			sums.Unread += int(mentions)
 		case state.CountedOnRead:
-			places[state.Conversation] = place
+			positions[state.Conversation] = position
 		default:
 			sums.Unread += int(unread)
 		}
@@ -139,10 +139,10 @@ func (s *Service) differences(facts []membershipFact, states map[services.Conver
 		differs = append(differs, "conversations: sums")
 	}
 	list := map[services.ConversationID]int64{}
-	for _, place := range got.CountedOnRead {
-		list[place.Conversation] = place.ReadUpTo
+	for _, position := range got.CountedOnRead {
+		list[position.Conversation] = position.ReadUpTo
 	}
-	if len(list) != len(got.CountedOnRead) || !maps.Equal(places, list) {
+	if len(list) != len(got.CountedOnRead) || !maps.Equal(positions, list) {
 		differs = append(differs, "conversations: places")
 	}
 	return differs

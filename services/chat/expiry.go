@@ -71,8 +71,8 @@ func (s *Service) removeExpired(ctx context.Context, states []services.Membershi
 		return nil
 	}
 	aged := make([]services.Membership, len(old))
-	for i, place := range old {
-		aged[i] = states[place]
+	for i, index := range old {
+		aged[i] = states[index]
 	}
 	// The first waiting message is too old: find the newest message that is too old, and count from there, as if the user had read
 	// up to it.
@@ -85,11 +85,11 @@ func (s *Service) removeExpired(ctx context.Context, states []services.Membershi
 	}
 	// The first unread message after the newest too old one decides when the next message expires.
 	waiting = waiting[:0]
-	for i, place := range old {
-		states[place] = aged[i]
-		states[place].NextExpiryDay = s.earliestExpiryDay(aged[i], today)
+	for i, index := range old {
+		states[index] = aged[i]
+		states[index].NextExpiryDay = s.earliestExpiryDay(aged[i], today)
 		if aged[i].ReadUpTo < aged[i].NewestMessageNumber {
-			waiting = append(waiting, place)
+			waiting = append(waiting, index)
 		}
 	}
 	_, err = s.readOldestUnreadTimes(ctx, states, waiting)
@@ -126,17 +126,17 @@ func (s *Service) removeExpiredFromStates(ctx context.Context, states []MemberSt
 // readOldestUnreadTimes reads when the first message above the position of each state was sent, and records when it expires. That
 // message may be the user's own or recalled, and the first one to expire may be a later one: a day that is too early costs one
 // check.
-func (s *Service) readOldestUnreadTimes(ctx context.Context, states []services.Membership, places []int) ([]time.Time, error) {
-	ids := make([]services.MessageID, len(places))
-	for i, place := range places {
-		ids[i] = services.NewMessageID(states[place].Conversation, states[place].ReadUpTo+1)
+func (s *Service) readOldestUnreadTimes(ctx context.Context, states []services.Membership, indexes []int) ([]time.Time, error) {
+	ids := make([]services.MessageID, len(indexes))
+	for i, index := range indexes {
+		ids[i] = services.NewMessageID(states[index].Conversation, states[index].ReadUpTo+1)
 	}
 	times, err := sentTimes(ctx, s.Store, ids)
 	if err != nil {
 		return nil, err
 	}
-	for i, place := range places {
-		states[place].NextExpiryDay = s.expiry.ExpiryDay(services.SourceConversations, services.DayOf(times[i]))
+	for i, index := range indexes {
+		states[index].NextExpiryDay = s.expiry.ExpiryDay(services.SourceConversations, services.DayOf(times[i]))
 	}
 	return times, nil
 }

@@ -212,17 +212,17 @@ func readMembers(ctx context.Context, db *sql.DB, pages []MembersPage) (map[Memb
 	err := db.Each(ctx, membersOf, []any{asked, longest}, func(scan func(...any) error) error {
 		var i int
 		var joined sql.NullString
-		// There is no member after that place: string_agg of no row is null.
+		// There is no member after that position: string_agg of no row is null.
 		if err := scan(&i, &joined); err != nil || !joined.Valid {
 			return err
 		}
 		var users []services.UserID
 		for text := range strings.SplitSeq(joined.String, ",") {
-			number, err := strconv.ParseUint(text, 10, 32)
+			id, err := strconv.ParseUint(text, 10, 32)
 			if err != nil {
 				return err
 			}
-			users = append(users, services.UserID(number))
+			users = append(users, services.UserID(id))
 		}
 		slices.Sort(users) // the engines guarantee no order of a join
 		found[pages[i]] = users[:min(pages[i].Size, len(users))]

@@ -102,8 +102,8 @@ func conversationJobFunc(do func(ctx context.Context, id services.ConversationID
 // memberJobKey made.
 func memberJobFunc(do func(ctx context.Context, id services.ConversationID, user services.UserID) error) func(context.Context, jobs.Job) error {
 	return func(ctx context.Context, job jobs.Job) error {
-		conversation, number, _ := strings.Cut(job.Key, "/")
-		user, err := services.ParseUserIDText(number)
+		conversation, id, _ := strings.Cut(job.Key, "/")
+		user, err := services.ParseUserIDText(id)
 		if err != nil {
 			return fmt.Errorf("key of %s: %w", job.Kind, err)
 		}

@@ -74,8 +74,8 @@ func newSequences(log *changelog.Follower, facts SequenceFacts) *SequenceCache {
 
 // follow sets the conversations in the badges of a user who is watched on this node. The user is notified when one of them gets a
 // message, at most ten times a second for one conversation (changelog.ReaderIndex).
-func (l *SequenceCache) follow(user services.UserID, places []services.CountedOnReadPosition) {
-	l.readers.Follow(user, len(places), func(i int) services.ConversationID { return places[i].Conversation })
+func (l *SequenceCache) follow(user services.UserID, positions []services.CountedOnReadPosition) {
+	l.readers.Follow(user, len(positions), func(i int) services.ConversationID { return positions[i].Conversation })
 }
 
 // addSequenceSums adds to each user's sum the last sequences of the conversations in the user's badges. The sum is part of the version
@@ -105,9 +105,9 @@ func (l *SequenceCache) cacheMissing(ctx context.Context, lists ...[]services.Co
 	missing := map[services.ConversationID]struct{}{}
 	l.mu.RLock()
 	for _, list := range lists {
-		for _, place := range list {
-			if l.byConversation[place.Conversation] == nil {
-				missing[place.Conversation] = struct{}{}
+		for _, position := range list {
+			if l.byConversation[position.Conversation] == nil {
+				missing[position.Conversation] = struct{}{}
 			}
 		}
 	}
@@ -122,17 +122,17 @@ func (l *SequenceCache) cacheMissing(ctx context.Context, lists ...[]services.Co
 
 // countOnRead counts the messages above a user's positions. If a last sequence is below a position, nothing counts: the user has
 // read more than this node knows of.
-func (l *SequenceCache) countOnRead(places []services.CountedOnReadPosition, now time.Time) onReadCount {
+func (l *SequenceCache) countOnRead(positions []services.CountedOnReadPosition, now time.Time) onReadCount {
 	counted := onReadCount{Complete: true}
 	stale := false
 	l.mu.RLock()
-	for _, place := range places {
-		last := l.byConversation[place.Conversation]
+	for _, position := range positions {
+		last := l.byConversation[position.Conversation]
 		if last == nil {
 			counted.Complete = false
 			continue
 		}
-		counted.Unread += int(max(0, last.lastMessage-place.ReadUpTo))
+		counted.Unread += int(max(0, last.lastMessage-position.ReadUpTo))
 		counted.SequenceSum += uint64(last.lastMessage)
 		// Counting takes only the shared lock, so lastUsed is not written here. It is written below, but only once in a while: long
 		// before refresh would drop the sequence.
@@ -142,8 +142,8 @@ func (l *SequenceCache) countOnRead(places []services.CountedOnReadPosition, now
 	if stale {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		for _, place := range places {
-			if last := l.byConversation[place.Conversation]; last != nil {
+		for _, position := range positions {
+			if last := l.byConversation[position.Conversation]; last != nil {
 				last.lastUsed = now
 			}
 		}

@@ -105,10 +105,10 @@ func (r *cachingNode) runRefresh() {
 	}
 }
 
-// wantUnread counts the unread messages at places, and checks the number and whether it is known.
-func (r *cachingNode) wantUnread(unread int, known bool, places ...services.CountedOnReadPosition) onReadCount {
+// wantUnread counts the unread messages at positions, and checks the number and whether it is known.
+func (r *cachingNode) wantUnread(unread int, known bool, positions ...services.CountedOnReadPosition) onReadCount {
 	r.t.Helper()
-	got := r.SequenceCache.countOnRead(places, r.now)
+	got := r.SequenceCache.countOnRead(positions, r.now)
 	if got.Unread != unread || got.Complete != known {
 		r.t.Errorf("%+v, want %d, known %t", got, unread, known)
 	}
@@ -120,18 +120,18 @@ func TestLastSequencesAreReadOnceAndFollowed(t *testing.T) {
 	r := newCachingNode(t)
 	r.setSequenceInSQL(1, 10)
 	r.setSequenceInSQL(2, 5)
-	places := []services.CountedOnReadPosition{{Conversation: 1, ReadUpTo: 7}, {Conversation: 2, ReadUpTo: 8}}
-	r.wantUnread(0, false, places...)
-	r.SequenceCache.follow(watchedUser, places)
-	r.SequenceCache.cacheMissing(t.Context(), places, places)
-	first := r.wantUnread(3, true, places...) // conversation 2 is below the reader's position: it counts nothing
-	if r.SequenceCache.cacheMissing(t.Context(), places); r.stub.requestedSequenceCount != 2 {
+	positions := []services.CountedOnReadPosition{{Conversation: 1, ReadUpTo: 7}, {Conversation: 2, ReadUpTo: 8}}
+	r.wantUnread(0, false, positions...)
+	r.SequenceCache.follow(watchedUser, positions)
+	r.SequenceCache.cacheMissing(t.Context(), positions, positions)
+	first := r.wantUnread(3, true, positions...) // conversation 2 is below the reader's position: it counts nothing
+	if r.SequenceCache.cacheMissing(t.Context(), positions); r.stub.requestedSequenceCount != 2 {
 		t.Errorf("SQL was asked for %d last sequences", r.stub.requestedSequenceCount)
 	}
 	r.advance(time.Second)
 	r.setSequenceInSQL(2, 9)
 	r.runRefresh()
-	second := r.wantUnread(4, true, places...)
+	second := r.wantUnread(4, true, positions...)
 	if second.SequenceSum <= first.SequenceSum || r.notifyCount.Load() != 1 {
 		t.Errorf("the sequence went from %d to %d, the reader was notified %d times", first.SequenceSum, second.SequenceSum, r.notifyCount.Load())
 	}
@@ -143,14 +143,14 @@ func TestLastSequencesAreReadOnceAndFollowed(t *testing.T) {
 // Each new message raises the sum of the sequences, even if its time is earlier than that of the message before.
 func TestEveryMessageRaisesTheSequence(t *testing.T) {
 	r := newCachingNode(t)
-	places := []services.CountedOnReadPosition{{Conversation: 1}, {Conversation: 2}}
+	positions := []services.CountedOnReadPosition{{Conversation: 1}, {Conversation: 2}}
 	r.setSequenceInSQL(1, 1)
 	r.setSequenceInSQL(2, 1)
-	r.SequenceCache.cacheMissing(t.Context(), places)
-	last := r.wantUnread(2, true, places...).SequenceSum
+	r.SequenceCache.cacheMissing(t.Context(), positions)
+	last := r.wantUnread(2, true, positions...).SequenceSum
 	for i := range int64(4) {
 		r.SequenceCache.Advance(LastSequence{Conversation: services.ConversationID(1 + i%2), NewestNumber: 2 + i/2, SentAt: r.now.Add(-time.Duration(i) * time.Second)})
-		stamp := r.wantUnread(int(3+i), true, places...).SequenceSum
+		stamp := r.wantUnread(int(3+i), true, positions...).SequenceSum
 		if stamp <= last {
 			t.Errorf("change %d has the stamp %d, the one before %d", i, stamp, last)
 		}
@@ -158,7 +158,7 @@ func TestEveryMessageRaisesTheSequence(t *testing.T) {
 	}
 	r.SequenceCache.Advance(LastSequence{Conversation: 1, NewestNumber: 1, SentAt: r.now.Add(time.Hour)}) // late
 	r.SequenceCache.Advance(LastSequence{Conversation: 9, NewestNumber: 1, SentAt: r.Now()})              // in no reader's badges
-	if got := r.wantUnread(6, true, places...); got.SequenceSum != last {
+	if got := r.wantUnread(6, true, positions...); got.SequenceSum != last {
 		t.Errorf("nothing moved, and the stamp is %d after %d", got.SequenceSum, last)
 	}
 }
@@ -167,9 +167,9 @@ func TestEveryMessageRaisesTheSequence(t *testing.T) {
 func TestNotificationsOfAStreamAreThrottled(t *testing.T) {
 	r := newCachingNode(t)
 	r.setSequenceInSQL(1, 0)
-	places := []services.CountedOnReadPosition{{Conversation: 1}}
-	r.SequenceCache.follow(watchedUser, places)
-	r.SequenceCache.cacheMissing(t.Context(), places)
+	positions := []services.CountedOnReadPosition{{Conversation: 1}}
+	r.SequenceCache.follow(watchedUser, positions)
+	r.SequenceCache.cacheMissing(t.Context(), positions)
 	for i := range int64(100) {
 		r.advance(10 * time.Millisecond)
 		r.SequenceCache.Advance(r.setSequenceInSQL(1, i+1))
@@ -200,9 +200,9 @@ func TestTheLastMessageOfAStreamIsNotified(t *testing.T) {
 	notified := make(chan int64, 10)
 	last := atomic.Int64{}
 	log.OnReadersNotified(func([]services.UserID) { notified <- last.Load() })
-	places := []services.CountedOnReadPosition{{Conversation: 1}}
-	m.follow(watchedUser, places)
-	m.cacheMissing(t.Context(), places)
+	positions := []services.CountedOnReadPosition{{Conversation: 1}}
+	m.follow(watchedUser, positions)
+	m.cacheMissing(t.Context(), positions)
 	for number := range int64(3) {
 		last.Store(number + 1)
 		m.Advance(LastSequence{Conversation: 1, NewestNumber: number + 1, SentAt: time.Now()})
@@ -284,18 +284,18 @@ func TestWithoutSQLCachedSequencesStay(t *testing.T) {
 func TestFailedNotificationsAreRepeated(t *testing.T) {
 	r := newCachingNode(t)
 	r.setSequenceInSQL(1, 4)
-	places := []services.CountedOnReadPosition{{Conversation: 1}}
+	positions := []services.CountedOnReadPosition{{Conversation: 1}}
 	r.stub.readError = errors.New("down")
 	r.stub.sequences = nil
-	r.SequenceCache.follow(watchedUser, places)
-	r.SequenceCache.cacheMissing(t.Context(), places)
-	if r.SequenceCache.countOnRead(places, r.Now()).Complete || r.notifyCount.Load() != 0 {
+	r.SequenceCache.follow(watchedUser, positions)
+	r.SequenceCache.cacheMissing(t.Context(), positions)
+	if r.SequenceCache.countOnRead(positions, r.Now()).Complete || r.notifyCount.Load() != 0 {
 		t.Fatal("SQL did not answer, but the sequence is known")
 	}
 	r.stub.readError, r.stub.sequences = nil, map[services.ConversationID]LastSequence{}
 	r.setSequenceInSQL(1, 4)
 	r.runRefresh()
-	if got := r.SequenceCache.countOnRead(places, r.Now()); !got.Complete || got.Unread != 4 || r.notifyCount.Load() != 1 {
+	if got := r.SequenceCache.countOnRead(positions, r.Now()); !got.Complete || got.Unread != 4 || r.notifyCount.Load() != 1 {
 		t.Errorf("%+v, and the reader was notified %d times", got, r.notifyCount.Load())
 	}
 }
@@ -322,9 +322,9 @@ func TestAWatcherWithoutSQLIsWokenLater(t *testing.T) {
 func TestTheVersionSumRisesWithEachMessage(t *testing.T) {
 	r := newCachingNode(t)
 	r.setSequenceInSQL(1, 3)
-	places := []services.CountedOnReadPosition{{Conversation: 1}}
-	r.follow(watchedUser, places)
-	r.cacheMissing(t.Context(), places)
+	positions := []services.CountedOnReadPosition{{Conversation: 1}}
+	r.follow(watchedUser, positions)
+	r.cacheMissing(t.Context(), positions)
 	both := []services.UserID{watchedUser, watchedUser + 1}
 	before := r.Log.VersionSums(both)
 	r.Advance(r.setSequenceInSQL(1, 4))

@@ -46,9 +46,9 @@ func (c Source) Follow(user services.UserID, document *rdb.Document) {
 // Facts counts the unread messages of every conversation from its rows, and puts them into the Unread and Mentions of the
 // documents. That includes conversations that are counted on read, so the documents get no positions (CountedOnRead).
 func (c Source) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {
-	pages, places := make([]userMembershipsPageRequest, len(users)), make([]int, len(users))
+	pages, indexes := make([]userMembershipsPageRequest, len(users)), make([]int, len(users))
 	for i, user := range users {
-		pages[i], places[i] = userMembershipsPageRequest{user: user}, i
+		pages[i], indexes[i] = userMembershipsPageRequest{user: user}, i
 	}
 	for len(pages) > 0 {
 		limit := membershipsPerUser(len(pages))
@@ -64,7 +64,7 @@ func (c Source) Facts(ctx context.Context, users []services.UserID, today int64,
 		// The next round reads the next page of each user whose page was full.
 		rest := 0
 		for i, page := range found {
-			sums := &documents[places[i]].Conversations
+			sums := &documents[indexes[i]].Conversations
 			for range page {
 				state := c.service.applyMuteSetting(states[0])
 				states = states[1:]
@@ -73,11 +73,11 @@ func (c Source) Facts(ctx context.Context, users []services.UserID, today int64,
 				sums.Unread += countInBadges(state)
 			}
 			if len(page) == limit {
-				pages[rest], places[rest] = userMembershipsPageRequest{pages[i].user, page[limit-1].Conversation}, places[i]
+				pages[rest], indexes[rest] = userMembershipsPageRequest{pages[i].user, page[limit-1].Conversation}, indexes[i]
 				rest++
 			}
 		}
-		pages, places = pages[:rest], places[:rest]
+		pages, indexes = pages[:rest], indexes[:rest]
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ type MemberState struct {
 	Membership services.Membership
 }
 
-// Message is a message as the facts know it. Its number is its place in the conversation, and never changes.
+// Message is a message as the facts know it. Its number is its position in the conversation, and never changes.
 type Message struct {
 	ID       services.MessageID
 	Author   services.UserID

@@ -59,11 +59,11 @@ func TestRunImport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	numbers, err := people.IDs(t.Context(), db, []string{"u1", "u2", "u3", "1"})
-	if err != nil || len(numbers) != 3 {
-		t.Errorf("the users %v, %v", numbers, err)
+	ids, err := people.IDs(t.Context(), db, []string{"u1", "u2", "u3", "1"})
+	if err != nil || len(ids) != 3 {
+		t.Errorf("the users %v, %v", ids, err)
 	}
-	if _, found, err := people.Edge(t.Context(), db, numbers["u3"], numbers["u2"]); !found || err != nil {
+	if _, found, err := people.Edge(t.Context(), db, ids["u3"], ids["u2"]); !found || err != nil {
 		t.Errorf("u3 does not follow u2: %v", err)
 	}
 
@@ -88,8 +88,8 @@ func TestRunImportOfPosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := db.Write(t.Context(), func(tx *sql.Tx) error {
-		numbers, err := people.Ensure(t.Context(), tx, []string{"reader", "away"})
-		return errors.Join(err, people.MarkActive(t.Context(), tx, []services.UserID{numbers["reader"]}))
+		ids, err := people.Ensure(t.Context(), tx, []string{"reader", "away"})
+		return errors.Join(err, people.MarkActive(t.Context(), tx, []services.UserID{ids["reader"]}))
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -113,11 +113,11 @@ broken
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	numbers, err := people.IDs(t.Context(), db, []string{"ann"})
+	ids, err := people.IDs(t.Context(), db, []string{"ann"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if listed, err := posts.PushedPostsOfAuthor(t.Context(), db, numbers["ann"], 10); err != nil || len(listed) != 2 {
+	if listed, err := posts.PushedPostsOfAuthor(t.Context(), db, ids["ann"], 10); err != nil || len(listed) != 2 {
 		t.Errorf("feeds list %v, %v", listed, err)
 	}
 	if waiting, _, _, err := jobs.JobCounts(t.Context(), db); err != nil || waiting != 1 {

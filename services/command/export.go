@@ -34,11 +34,11 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	key := command.Export.User
-	numbers, err := people.IDs(ctx, db, []string{key})
+	ids, err := people.IDs(ctx, db, []string{key})
 	if err != nil {
 		return err
 	}
-	user, known := numbers[key]
+	user, known := ids[key]
 	if !known {
 		return services.Errorf(services.NotFound, "there is no user %s", services.Quote(key))
 	}

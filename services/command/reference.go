@@ -121,15 +121,15 @@ func (r *schemaReference) writeChapter(file, title string) {
 			types = append(types, definition)
 		}
 	}
-	place := func(definition *ast.Definition) int { // types of other files, to which this file adds fields, come first
+	position := func(definition *ast.Definition) int { // types of other files, to which this file adds fields, come first
 		if chapterOfType(definition) != file {
 			return 0
 		}
 		return definition.Position.Line
 	}
 	// The types are in the order of the file, which its author chose for reading. Lines of different files are not compared: types
-	// of other files have the place 0.
-	slices.SortFunc(types, func(a, b *ast.Definition) int { return cmp.Or(place(a)-place(b), cmp.Compare(a.Name, b.Name)) })
+	// of other files have the position 0.
+	slices.SortFunc(types, func(a, b *ast.Definition) int { return cmp.Or(position(a)-position(b), cmp.Compare(a.Name, b.Name)) })
 	for _, definition := range types {
 		r.writeDefinition(definition, file, title)
 	}

@@ -68,8 +68,8 @@ func (s *Service) Register(ctx context.Context, user services.UserID, d NewDevic
 // before the transaction.
 func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID, d NewDevice, hash, service string, last uint64) (done Registration, err error) {
 	done.ID = idOf(user, hash)
-	var number services.UserID
-	if found, err := tx.One(ctx, lockUser, []any{user}, &number); err != nil || !found { // the lock orders the registrations of a user
+	var id services.UserID
+	if found, err := tx.One(ctx, lockUser, []any{user}, &id); err != nil || !found { // the lock orders the registrations of a user
 		if err == nil {
 			err = services.Errorf(services.NotFound, "there is no such user any more")
 		}

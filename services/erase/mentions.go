@@ -18,10 +18,10 @@ var userFields = map[string]bool{
 // looks at the names of fields, so that one function finds the jobs of all features. In doubt it reports true: an erasure removes a
 // job too many rather than one too few.
 func JobNamesUser(user services.UserID, kind, key string, payload []byte) bool {
-	number := services.UserIDText(user)
+	id := services.UserIDText(user)
 	before, after, pair := strings.Cut(key, "/")
 	// The first part of the key of a chat job is a conversation and not a user.
-	if !strings.HasPrefix(kind, "chat.") && before == number || pair && after == number {
+	if !strings.HasPrefix(kind, "chat.") && before == id || pair && after == id {
 		return true
 	}
 	decoder := json.NewDecoder(bytes.NewReader(payload))
@@ -33,27 +33,27 @@ func JobNamesUser(user services.UserID, kind, key string, payload []byte) bool {
 		if err := decoder.Decode(&value); err != nil {
 			return false
 		}
-		if jsonNamesUser(value, number, false) {
+		if jsonNamesUser(value, id, false) {
 			return true
 		}
 	}
 }
 
-// jsonNamesUser reports whether a JSON value has the number in a field of users. isUser says that the value itself is in such a
+// jsonNamesUser reports whether a JSON value has the ID in a field of users. isUser says that the value itself is in such a
 // field.
-func jsonNamesUser(value any, number string, isUser bool) bool {
+func jsonNamesUser(value any, id string, isUser bool) bool {
 	switch value := value.(type) {
 	case json.Number:
-		return isUser && value.String() == number
+		return isUser && value.String() == id
 	case []any:
 		for _, one := range value {
-			if jsonNamesUser(one, number, isUser) {
+			if jsonNamesUser(one, id, isUser) {
 				return true
 			}
 		}
 	case map[string]any:
 		for name, one := range value {
-			if jsonNamesUser(one, number, userFields[strings.ToLower(name)]) {
+			if jsonNamesUser(one, id, userFields[strings.ToLower(name)]) {
 				return true
 			}
 		}

@@ -2,7 +2,7 @@ package erase
 
 import "testing"
 
-// A job names a user by its key or in its payload, and by nothing that only looks like the user's number.
+// A job names a user by its key or in its payload, and by nothing that only looks like the user's ID.
 func TestJobNamesUser(t *testing.T) {
 	for _, c := range []struct {
 		kind, key, payload string

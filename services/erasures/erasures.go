@@ -200,12 +200,12 @@ func (s *Service) forgetErasedUsers(ctx context.Context) error {
 	s.cfg.Redis.ForgetDocuments()
 	leaving := map[services.UserID]bool{}
 	err := s.cfg.DB.Each(ctx, pendingErasures, nil, func(scan func(...any) error) error {
-		var number services.UserID
+		var id services.UserID
 		var key string
-		err := scan(&number, &key)
+		err := scan(&id, &key)
 		if err == nil {
-			leaving[number] = true
-			s.forgetUser(number, key)
+			leaving[id] = true
+			s.forgetUser(id, key)
 		}
 		return err
 	})

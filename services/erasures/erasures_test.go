@@ -163,15 +163,15 @@ func TestANodeThatMissedAnErasureForgetsAllUsers(t *testing.T) {
 		w.Must(err)
 	}
 	follow()
-	number, found, err := late.People.UserID(t.Context(), erasedUserKey)
-	if err != nil || !found || number != w.erasedUser {
-		t.Fatal(number, found, err)
+	id, found, err := late.People.UserID(t.Context(), erasedUserKey)
+	if err != nil || !found || id != w.erasedUser {
+		t.Fatal(id, found, err)
 	}
 	w.runToEnd(w.beginErasure())
 	again := w.MakeNamedUsers(erasedUserKey)[0]
 	follow()
-	if number, _, err := late.People.UserID(t.Context(), erasedUserKey); err != nil || number != again {
-		t.Errorf("the key is of %d, the late node says %d, %v", again, number, err)
+	if id, _, err := late.People.UserID(t.Context(), erasedUserKey); err != nil || id != again {
+		t.Errorf("the key is of %d, the late node says %d, %v", again, id, err)
 	}
 }
 
@@ -179,7 +179,7 @@ func TestANodeThatMissedAnErasureForgetsAllUsers(t *testing.T) {
 // erasure. Even so no node shows the profile any more.
 func TestAnErasedProfileWithAFutureTimeIsForgotten(t *testing.T) {
 	w := newErasureWorld(t, fanouttest.Options{RedisURL: "embedded"}, emptyStep("nothing"))
-	w.Caches.People.Keep(w.erasedUser, services.User{Number: w.erasedUser, Key: erasedUserKey, Name: "Leaver", UpdatedAt: w.Clock.Now().Add(time.Minute)})
+	w.Caches.People.Keep(w.erasedUser, services.User{ID: w.erasedUser, Key: erasedUserKey, Name: "Leaver", UpdatedAt: w.Clock.Now().Add(time.Minute)})
 	w.beginErasure()
 	w.followChangelog()
 	if user, known := w.Caches.People.Get(w.erasedUser); known {

@@ -35,14 +35,14 @@ func newManyErasuresWorld(t *testing.T, users int) *manyErasuresWorld {
 	for i := range keys {
 		keys[i] = fmt.Sprintf("parting-%03d", i)
 	}
-	numbers := c.MakeNamedUsers(keys...)
+	ids := c.MakeNamedUsers(keys...)
 	c.Write(func(ctx context.Context, tx *sql.Tx) error {
 		texts := []string{
 			`CREATE TABLE notes (id INTEGER PRIMARY KEY, user_number INTEGER NOT NULL, text TEXT NOT NULL)`,
 			`CREATE TABLE large (data BLOB)`, `INSERT INTO large VALUES (randomblob(9000000))`,
 		}
-		for _, number := range numbers {
-			texts = append(texts, fmt.Sprintf(`INSERT INTO notes (user_number, text) VALUES (%d, 'a secret of %d')`, number, number))
+		for _, id := range ids {
+			texts = append(texts, fmt.Sprintf(`INSERT INTO notes (user_number, text) VALUES (%d, 'a secret of %d')`, id, id))
 		}
 		for _, text := range texts {
 			if _, err := tx.QueryLines(ctx, text); err != nil {

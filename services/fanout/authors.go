@@ -120,7 +120,7 @@ func (f *Fanout) readAuthor(ctx context.Context, author services.UserID) (known 
 	}
 	known, has := found[author]
 	// The zero state lacks the author's ID, by which the row is written.
-	known.Number = author
+	known.ID = author
 	again := known.CountedAt.Add(minRecountInterval)
 	if !has || known.Followers < maxFollowersAlwaysRecounted || !f.clock.Now().Before(again) || modeWithoutCount(known) != known.Mode {
 		return known, false, nil
@@ -164,7 +164,7 @@ func (f *Fanout) storeModeAfterCount(ctx context.Context, thresholds services.Fo
 	switch {
 	// The first of the two calls. Until all documents name the author, the mode stays and posts are pushed: no reader misses one.
 	case target == services.AuthorHuge && !known.NamedInFollowerDocuments:
-		if chunks, err = f.FollowerChunks(ctx, known.Number, f.Projector.DormantBefore()); err != nil {
+		if chunks, err = f.FollowerChunks(ctx, known.ID, f.Projector.DormantBefore()); err != nil {
 			return false, err
 		}
 		counted.NamedInFollowerDocuments, counted.FollowerChunksToName = true, len(chunks)
@@ -172,7 +172,7 @@ func (f *Fanout) storeModeAfterCount(ctx context.Context, thresholds services.Fo
 			// All followers are dormant, or there are none: no document has to name the author first, and the mode changes now. But a user who
 			// follows before the commit below still reads that the author is not pulled. So one chunk of all followers, whose end nothing waits
 			// for, names the author in their documents.
-			counted.Mode, chunks = target, []FollowerChunk{allFollowers(known.Number)}
+			counted.Mode, chunks = target, []FollowerChunk{allFollowers(known.ID)}
 		}
 	case target == services.AuthorHuge && known.FollowerChunksToName > 0: // the last chunk queues this job again
 	default:
@@ -188,7 +188,7 @@ func (f *Fanout) storeModeAfterCount(ctx context.Context, thresholds services.Fo
 				return err
 			}
 		}
-		now, err := posts.LockAuthor(ctx, tx, known.Number)
+		now, err := posts.LockAuthor(ctx, tx, known.ID)
 		if err != nil || now.Version != known.Version {
 			return err
 		}
@@ -196,7 +196,7 @@ func (f *Fanout) storeModeAfterCount(ctx context.Context, thresholds services.Fo
 		if _, err := posts.PutAuthor(ctx, tx, counted); err != nil || counted.NamedInFollowerDocuments == known.NamedInFollowerDocuments {
 			return err
 		}
-		return queueAuthorNaming(ctx, tx, known.Number, chunks)
+		return queueAuthorNaming(ctx, tx, known.ID, chunks)
 	})
 	if err == nil && done {
 		f.Wake()
@@ -370,17 +370,17 @@ func (f *Fanout) PinMode(ctx context.Context, author services.UserID, mode *serv
 
 // Author is the state of an author for operators, with the followers counted now, up to the threshold of the huge mode.
 // The stored count may be a minute old.
-func (f *Fanout) Author(ctx context.Context, number services.UserID) (author services.Author, err error) {
+func (f *Fanout) Author(ctx context.Context, id services.UserID) (author services.Author, err error) {
 	thresholds, err := f.Thresholds(ctx)
 	if err != nil {
 		return author, err
 	}
-	found, err := posts.Authors(ctx, f.store, []services.UserID{number})
+	found, err := posts.Authors(ctx, f.store, []services.UserID{id})
 	if err != nil {
 		return author, err
 	}
-	author = found[number]
-	author.Number = number
-	author.Followers, err = posts.CountFollowers(ctx, f.store, number, thresholds.Huge)
+	author = found[id]
+	author.ID = id
+	author.Followers, err = posts.CountFollowers(ctx, f.store, id, thresholds.Huge)
 	return author, err
 }

@@ -93,7 +93,7 @@ func TestManyFollowersAreNotCountedAgainAtOnce(t *testing.T) {
 	users := w.MakeUsers(4)
 	author := users[0]
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
-		_, err := posts.PutAuthor(ctx, tx, services.Author{Number: author, Followers: 20_000, Mode: services.AuthorBig, CountedAt: w.Clock.Now()})
+		_, err := posts.PutAuthor(ctx, tx, services.Author{ID: author, Followers: 20_000, Mode: services.AuthorBig, CountedAt: w.Clock.Now()})
 		return err
 	})
 	w.Must(w.Fanout.UpdateAuthorMode(t.Context(), author))

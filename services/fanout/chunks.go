@@ -342,9 +342,9 @@ func (f *Fanout) pushToInboxes(ctx context.Context, stamp redis.ClockStamp, post
 
 // FollowerIDs returns the followers of a list of follows.
 func FollowerIDs(edges []services.FollowEdge) []services.UserID {
-	numbers := make([]services.UserID, len(edges))
+	ids := make([]services.UserID, len(edges))
 	for i, edge := range edges {
-		numbers[i] = edge.Follower
+		ids[i] = edge.Follower
 	}
-	return numbers
+	return ids
 }

@@ -91,12 +91,12 @@ func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.C
 	return &jobs.Command{
 		Name: "markHomeFeedSeen", Actor: reader,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			place, err := s.seenPositionToMark(ctx, tx, reader, upTo)
+			position, err := s.seenPositionToMark(ctx, tx, reader, upTo)
 			if err != nil {
 				return nil, err
 			}
 			// The position is a fact, and the document only its projection: after a loss of Redis the posts stay seen.
-			if _, err := positions.Advance(ctx, tx, reader, positions.HomeFeedView, "", place); err != nil {
+			if _, err := positions.Advance(ctx, tx, reader, positions.HomeFeedView, "", position); err != nil {
 				return nil, err
 			}
 			return nil, jobs.Enqueue(ctx, tx, fanout.ProjectSeenJob(reader))

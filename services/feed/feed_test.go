@@ -77,7 +77,7 @@ func TestPublishReachesTheAuthorAtOnce(t *testing.T) {
 		author, reader := n.newAuthorAndReader()
 		id := n.publish(author, "hello")
 		page, err := n.Page(t.Context(), author, services.MaxPostID, 20)
-		if err != nil || len(page.Items) != 1 || page.Items[0].Post.Body != "hello" || page.Items[0].Author.Number != author {
+		if err != nil || len(page.Items) != 1 || page.Items[0].Post.Body != "hello" || page.Items[0].Author.ID != author {
 			t.Errorf("the author's page before any job: %+v, %v", page, err)
 		}
 		n.RunAllJobs(n.fan)

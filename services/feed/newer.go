@@ -53,20 +53,20 @@ func (s *Service) PageNewerOldestFirst(ctx context.Context, reader services.User
 // PageAbove reads the posts that are newer than a position: at most last of them, those closest to it, the newest first. HasPrevious
 // reports that newer posts follow above the page. If posts between the page and the position are no longer kept, the page's End
 // is EndOfRetention.
-func (s *Service) PageAbove(ctx context.Context, reader services.UserID, place services.PostID, last int) (Page, error) {
+func (s *Service) PageAbove(ctx context.Context, reader services.UserID, position services.PostID, last int) (Page, error) {
 	page := Page{HasNext: true}
 	raw, err := s.readRawNewest(ctx, reader, services.FeedRetention)
 	if err != nil {
 		return page, err
 	}
 	page.InboxBuilding = raw.InboxBuilding
-	if oldest := len(raw.Entries) - 1; raw.OlderPostsCut && (oldest < 0 || raw.Entries[oldest].Post > place) {
+	if oldest := len(raw.Entries) - 1; raw.OlderPostsCut && (oldest < 0 || raw.Entries[oldest].Post > position) {
 		page.End = services.EndOfRetention
 	}
 	// The oldest of the newer posts come first, because the page is next to the position.
 	var newer []services.FeedEntry
 	for _, entry := range slices.Backward(raw.Entries) {
-		if entry.Post > place {
+		if entry.Post > position {
 			newer = append(newer, entry)
 		}
 	}
@@ -74,7 +74,7 @@ func (s *Service) PageAbove(ctx context.Context, reader services.UserID, place s
 		return page, err
 	}
 	slices.Reverse(page.Items)
-	page.NextPageAfter = place
+	page.NextPageAfter = position
 	if len(page.Items) > 0 {
 		page.NextPageAfter = page.Items[len(page.Items)-1].Post.ID
 	}

@@ -129,24 +129,24 @@ func TestPagesAboveAPosition(t *testing.T) {
 		ids = append(ids, n.publish(small, "pushed"))
 	}
 	n.runJobsAndReadLog()
-	above := func(place services.PostID, last int) Page {
+	above := func(position services.PostID, last int) Page {
 		t.Helper()
-		page, err := n.PageAbove(t.Context(), reader, place, last)
+		page, err := n.PageAbove(t.Context(), reader, position, last)
 		n.Must(err)
 		return page
 	}
 	for _, last := range []int{1, 7, 100} {
 		var got []services.PostID
-		for place := ids[4]; ; {
-			page := above(place, last)
+		for position := ids[4]; ; {
+			page := above(position, last)
 			if len(page.Items) > last || page.HasPrevious && len(page.Items) != last || page.End != "" || !page.HasNext {
-				t.Fatalf("above %s: %d items, more %t, end %q", place, len(page.Items), page.HasPrevious, page.End)
+				t.Fatalf("above %s: %d items, more %t, end %q", position, len(page.Items), page.HasPrevious, page.End)
 			}
 			got = append(postIDsOf(page), got...)
 			if !page.HasPrevious {
 				break
 			}
-			place = page.Items[0].Post.ID
+			position = page.Items[0].Post.ID
 		}
 		want := slices.Clone(ids[5:])
 		slices.Reverse(want)

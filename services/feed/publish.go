@@ -142,16 +142,16 @@ func mentionedBy(ctx context.Context, tx *sql.Tx, author services.UserID, draft 
 	}
 	if len(draft.Mentions) > 0 {
 		// An unknown key in the list is an error of the client. In the body it is plain text.
-		numbers, err := people.IDs(ctx, tx, draft.Mentions)
+		ids, err := people.IDs(ctx, tx, draft.Mentions)
 		if err != nil {
 			return nil, nil, err
 		}
 		for _, key := range draft.Mentions {
-			number, known := numbers[key]
+			id, known := ids[key]
 			if !known {
 				return nil, nil, services.NoUserError("mentions", key)
 			}
-			mentioned[number], listed = true, append(listed, number)
+			mentioned[id], listed = true, append(listed, id)
 		}
 	}
 	named, err := usersNamedIn(ctx, tx, draft.Body)

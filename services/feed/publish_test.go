@@ -98,10 +98,10 @@ func TestMentions(t *testing.T) {
 		author, bob, carol, dora := users[0], users[1], users[2], users[3]
 		body := fmt.Sprintf("hello @%s and @%s, @nobody and %s@%s!", n.keyOfUser(bob), n.keyOfUser(author), "mail", n.keyOfUser(dora))
 		post := n.publishDraft(author, Draft{Body: body, Mentions: []string{n.keyOfUser(carol), n.keyOfUser(bob), n.keyOfUser(carol)}})
-		numbers, err := people.IDs(t.Context(), n.Store, []string{"nobody"})
+		ids, err := people.IDs(t.Context(), n.Store, []string{"nobody"})
 		n.Must(err)
-		if len(numbers) > 0 {
-			t.Errorf("%v was made", numbers)
+		if len(ids) > 0 {
+			t.Errorf("%v was made", ids)
 		}
 		mentioned, err := posts.Mentions(t.Context(), n.Store.Runner, post)
 		n.Must(err)

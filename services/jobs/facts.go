@@ -121,20 +121,20 @@ func addJobs(ctx context.Context, tx *sql.Tx, jobs []NewJob) error {
 // first jobs.
 var mergeGroupHook = sql.NewTxEndHook(func(ctx context.Context, tx *sql.Tx, grouped []any) error {
 	type group struct{ kind, name string }
-	places := map[group]int{}
+	indexes := map[group]int{}
 	var jobs []NewJob
 	for _, value := range grouped {
 		job := value.(NewJob)
 		of := group{job.Kind, job.MergeGroup}
-		place, known := places[of]
+		index, known := indexes[of]
 		if !known {
-			place = len(jobs)
-			places[of] = place
+			index = len(jobs)
+			indexes[of] = index
 			jobs = append(jobs, NewJob{Kind: job.Kind, cause: job.cause, prioritized: job.prioritized})
 		} else {
-			jobs[place].Payload = append(jobs[place].Payload, '\n')
+			jobs[index].Payload = append(jobs[index].Payload, '\n')
 		}
-		jobs[place].Payload = append(jobs[place].Payload, job.Payload...)
+		jobs[index].Payload = append(jobs[index].Payload, job.Payload...)
 	}
 	return addJobs(ctx, tx, jobs)
 })

@@ -146,36 +146,36 @@ func collapse(due []Job) (kept []Job, dropped []int64, backdated sql.RowsParamet
 	type name struct{ kind, key string }
 	// A job without a key never collapses. Of jobs with one key the newest stays: its payload is the latest, though most have
 	// none.
-	places := make(map[name]int)
+	indexes := make(map[name]int)
 	oldest := make(map[int]time.Time)
 	for _, job := range due {
-		place, seen := places[name{job.Kind, job.Key}]
+		index, seen := indexes[name{job.Kind, job.Key}]
 		if job.Key == "" || !seen {
-			places[name{job.Kind, job.Key}] = len(kept)
+			indexes[name{job.Kind, job.Key}] = len(kept)
 			kept = append(kept, job)
 			continue
 		}
-		if _, some := oldest[place]; !some {
-			oldest[place] = kept[place].CreatedAt
+		if _, some := oldest[index]; !some {
+			oldest[index] = kept[index].CreatedAt
 		}
-		if job.CreatedAt.Before(oldest[place]) {
-			oldest[place] = job.CreatedAt
+		if job.CreatedAt.Before(oldest[index]) {
+			oldest[index] = job.CreatedAt
 		}
-		if job.ID > kept[place].ID {
-			kept[place], job = job, kept[place]
+		if job.ID > kept[index].ID {
+			kept[index], job = job, kept[index]
 		}
 		dropped = append(dropped, job.ID)
 	}
 	// A kept job has the age of the oldest: a key that is queued again and again must not look fresh.
-	for place := range kept {
-		made, some := oldest[place]
+	for index := range kept {
+		made, some := oldest[index]
 		if !some {
 			continue
 		}
-		if kept[place].CreatedAt.Sub(made) >= minBackdate {
-			backdated = append(backdated, []any{kept[place].ID, made.UnixMicro()})
+		if kept[index].CreatedAt.Sub(made) >= minBackdate {
+			backdated = append(backdated, []any{kept[index].ID, made.UnixMicro()})
 		}
-		kept[place].CreatedAt = made
+		kept[index].CreatedAt = made
 	}
 	return kept, dropped, backdated
 }

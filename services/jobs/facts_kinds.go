@@ -27,13 +27,13 @@ type KindCounts struct {
 
 // CountsByKind counts the jobs of each kind that has any. It reads the whole queue.
 func CountsByKind(ctx context.Context, s *sql.DB) (list []KindCounts, err error) {
-	places := map[string]int{}
+	indexes := map[string]int{}
 	err = s.Each(ctx, jobsByKind, nil, func(scan func(...any) error) error {
 		var one KindCounts
 		var oldest int64
 		err := scan(&one.Kind, &one.Waiting, &one.Running, &one.Failed, &oldest)
 		one.OldestWaitingSince = sql.FromMicros(oldest)
-		places[one.Kind] = len(list)
+		indexes[one.Kind] = len(list)
 		list = append(list, one)
 		return err
 	})
@@ -45,7 +45,7 @@ func CountsByKind(ctx context.Context, s *sql.DB) (list []KindCounts, err error)
 		var kind string
 		var dead int
 		err := scan(&kind, &dead)
-		if at, waits := places[kind]; waits {
+		if at, waits := indexes[kind]; waits {
 			list[at].Dead = dead
 		} else {
 			list = append(list, KindCounts{Kind: kind, Dead: dead})

@@ -50,7 +50,7 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Use
 	// A list may have been trimmed to fewer replays than a rebuild gives. Only replays above the list's floor are compared: the list
 	// does not claim to have the others.
 	above := func(entry replayEntry) bool {
-		return held.floor.ID == 0 || entry.Place.Before(held.floor)
+		return held.floor.ID == 0 || entry.Position.Before(held.floor)
 	}
 	for _, entry := range found.Entries {
 		if above(entry) {

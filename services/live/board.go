@@ -22,11 +22,11 @@ type BoardRequest struct {
 
 // BoardItem is one line of a board: a show as it is now, and as the session froze it.
 type BoardItem struct {
-	// Place is the position in the session, which a cursor contains. The show may have another position now.
-	Place  ShowPlace
-	Frozen FrozenShow
-	Show   Show // as it is now
-	Host   services.User
+	// Position is the position in the session, which a cursor contains. The show may have another position now.
+	Position ShowPosition
+	Frozen   FrozenShow
+	Show     Show // as it is now
+	Host     services.User
 }
 
 // FrozenShow is the status and the times of a show as the session froze them. StartedAt and EndedAt are zero if the show had not
@@ -50,7 +50,7 @@ type Board struct {
 type pageStart struct {
 	sessionArgName string          // the argument that names the session
 	session        Session         // with CreationID 0: a new one
-	after          ShowPlace       // the page starts below this position; the zero position: at the top
+	after          ShowPosition    // the page starts below this position; the zero position: at the top
 	lastID         services.ShowID // the page starts after this show's position in the session; 0: at the top
 }
 
@@ -95,7 +95,7 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask BoardRe
 		if shown, err = s.frozenShow(ctx, start.session, start.lastID); err != nil {
 			return Board{}, err
 		}
-		start.after = shown.Place()
+		start.after = shown.Position()
 	}
 	session := start.session
 	if !given {
@@ -140,7 +140,7 @@ func (s *Service) newSession(former Session, hosts []services.FollowedAuthor) Se
 }
 
 // fillBoard completes a page: it reads the data of the shows on it.
-func (s *Service) fillBoard(ctx context.Context, board Board, session Session, reader readerData, after ShowPlace, first int) (Board, error) {
+func (s *Service) fillBoard(ctx context.Context, board Board, session Session, reader readerData, after ShowPosition, first int) (Board, error) {
 	page, building, err := s.cutPage(ctx, session, reader, after, first)
 	if err != nil {
 		return Board{}, err
@@ -162,7 +162,7 @@ func itemsOf(lines []boardLine) (items []BoardItem, hosts []services.UserID) {
 		line, item := &lines[i], &items[i]
 		hosts[i] = line.Show.Host
 		item.Frozen = FrozenShow{Status: line.Show.Status, PlannedAt: line.Show.PlannedAt, StartedAt: line.Show.StartedAt, EndedAt: line.Show.EndedAt}
-		item.Place, item.Show = line.Place, line.Show
+		item.Position, item.Show = line.Position, line.Show
 	}
 	return items, hosts
 }
@@ -221,13 +221,13 @@ func (s *Service) refreshCachedShows(items []BoardItem) (missing []services.Show
 
 // cutPage makes a page from the node cache and the viewer's replays. after is a position in the session. building reports that
 // replays came from SQL because the list in Redis is not ready.
-func (s *Service) cutPage(ctx context.Context, session Session, reader readerData, after ShowPlace, first int) (page linePage, building bool, err error) {
+func (s *Service) cutPage(ctx context.Context, session Session, reader readerData, after ShowPosition, first int) (page linePage, building bool, err error) {
 	hosts := session.filterHosts(reader.hosts)
 	var p boardPart
 	if !after.Replay {
 		// One more show than the page has is read, to learn whether there are more.
 		p.Active, p.HasMoreActive = s.Memory.activeAt(hosts, session.Version, after, first+1)
-		after = ShowPlace{}
+		after = ShowPosition{}
 	}
 	// The list of replays is neither read nor built for users who never scroll that far.
 	if p.fillsPage(first, hosts) {
@@ -267,13 +267,13 @@ const allReplaysLimit = 2 * services.FeedRetention
 
 // cachedReplays returns the node cache's replays after a position. They end after the newest FeedRetention replays, as a list of
 // replays does.
-func (s *Service) cachedReplays(session Session, hosts []services.FollowedAuthor, after ShowPlace, first int) (known replayList) {
+func (s *Service) cachedReplays(session Session, hosts []services.FollowedAuthor, after ShowPosition, first int) (known replayList) {
 	if after.ID != 0 {
 		// The floor, the newest replay that the page must not list, is counted from the top of the board and not from the position of the page,
 		// so that all pages end at the same replay.
-		all, _ := s.Memory.replaysAt(hosts, session.Version, ShowPlace{}, services.FeedRetention+1)
+		all, _ := s.Memory.replaysAt(hosts, session.Version, ShowPosition{}, services.FeedRetention+1)
 		if len(all) > services.FeedRetention {
-			known.Floor = all[services.FeedRetention].Place()
+			known.Floor = all[services.FeedRetention].Position()
 		}
 	}
 	shows, more := s.Memory.replaysAt(hosts, session.Version, after, first+1)
@@ -301,7 +301,7 @@ func (s *Service) replaysAtSession(ctx context.Context, list replayList, session
 	var lines []boardLine
 	var unknown []services.ShowID
 	for _, one := range list.Lines {
-		show, known, there := s.Memory.ShowAt(one.Place.ID, session.Version)
+		show, known, there := s.Memory.ShowAt(one.Position.ID, session.Version)
 		switch {
 		// These shows are left out: shows of a host who is no longer followed, or was followed only after the session was made;
 		// and shows that no board had at the session's version.
@@ -310,7 +310,7 @@ func (s *Service) replaysAtSession(ctx context.Context, list replayList, session
 		case known:
 			one.Show = show
 		case one.Show.ID == 0:
-			unknown = append(unknown, one.Place.ID)
+			unknown = append(unknown, one.Position.ID)
 		}
 		lines = append(lines, one)
 	}
@@ -320,7 +320,7 @@ func (s *Service) replaysAtSession(ctx context.Context, list replayList, session
 	}
 	for i, one := range lines {
 		if one.Show.ID == 0 {
-			lines[i].Show = shows[one.Place.ID]
+			lines[i].Show = shows[one.Position.ID]
 		}
 	}
 	// Shows that were not replays yet at the session's version are left out: the status of shows from SQL is known only now. An

@@ -48,7 +48,7 @@ func (s *Service) ReadFirstPages(ctx context.Context, asked []FirstPageRequest, 
 func (s *Service) firstPage(session Session, hosts []services.FollowedAuthor, first int) (board Board, ready bool) {
 	session = s.newSession(session, hosts) // all hosts belong to it
 	var top boardPart
-	if top.Active, top.HasMoreActive = s.Memory.activeAt(hosts, session.Version, ShowPlace{}, first+1); !top.fillsPage(first, hosts) {
+	if top.Active, top.HasMoreActive = s.Memory.activeAt(hosts, session.Version, ShowPosition{}, first+1); !top.fillsPage(first, hosts) {
 		return board, false
 	}
 	page := top.page(first)

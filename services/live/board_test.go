@@ -72,7 +72,7 @@ func nextRequest(board Board, byCursor bool) BoardRequest {
 	}
 	last := board.Items[len(board.Items)-1]
 	if byCursor {
-		cursor := CursorText(board.Session, last.Place)
+		cursor := CursorText(board.Session, last.Position)
 		return BoardRequest{After: &cursor}
 	}
 	session, id := board.Session.String(), last.Show.GlobalID()

@@ -58,7 +58,7 @@ func withoutReportedEnd(show Show) Show {
 
 // compareShowsByPosition compares shows for the order of a list of a Difference.
 func compareShowsByPosition(a, b Show) int {
-	switch from, to := a.Place(), b.Place(); {
+	switch from, to := a.Position(), b.Position(); {
 	case a.Status == ShowCancelled:
 		return cmp.Compare(b.ID, a.ID)
 	case from.Before(to):
@@ -87,9 +87,9 @@ func (d Difference) empty() bool {
 }
 
 // countNewAbove counts the moved shows that are now above a position. With the zero position it counts all that are on the board.
-func countNewAbove(top ShowPlace, moves []Move) (count int) {
+func countNewAbove(top ShowPosition, moves []Move) (count int) {
 	for _, move := range moves {
-		if position := move.Now.Place(); position.ID != 0 && (top.ID == 0 || position.Before(top)) {
+		if position := move.Now.Position(); position.ID != 0 && (top.ID == 0 || position.Before(top)) {
 			count++
 		}
 	}

@@ -15,12 +15,12 @@ const (
 
 // CursorText formats a position on the board of a session for clients. The text is enough to continue from there, also when the
 // show has moved since, and when the session is over.
-func CursorText(session Session, position ShowPlace) string {
+func CursorText(session Session, position ShowPosition) string {
 	return string(AppendCursor(nil, session, position))
 }
 
 // AppendCursor appends the output of CursorText, which needs no escaping in JSON.
-func AppendCursor(to []byte, session Session, position ShowPlace) []byte {
+func AppendCursor(to []byte, session Session, position ShowPosition) []byte {
 	var buffer [cursorPositionBytes + sessionBytes]byte
 	section := byte(0)
 	if position.Replay {
@@ -33,11 +33,11 @@ func AppendCursor(to []byte, session Session, position ShowPlace) []byte {
 }
 
 // parseCursor parses the output of CursorText. INVALID for anything else, and for another user's cursor.
-func parseCursor(viewer services.UserID, text string) (session Session, position ShowPlace, err error) {
+func parseCursor(viewer services.UserID, text string) (session Session, position ShowPosition, err error) {
 	bytes, err := sessionEncoding.DecodeString(text)
 	ok := err == nil && len(bytes) > cursorPositionBytes && bytes[0] == cursorFormByte && bytes[1] <= 1
 	if ok {
-		position = ShowPlace{
+		position = ShowPosition{
 			Replay: bytes[1] == 1, Score: int64(binary.BigEndian.Uint64(bytes[2:])), ID: services.ShowID(binary.BigEndian.Uint64(bytes[10:])),
 		}
 		session, ok = sessionOf(bytes[cursorPositionBytes:])
@@ -46,9 +46,9 @@ func parseCursor(viewer services.UserID, text string) (session Session, position
 	}
 	switch {
 	case !ok:
-		return Session{}, ShowPlace{}, services.Errorf(services.Invalid, "after: %s is not a cursor of a live board", services.Quote(text))
+		return Session{}, ShowPosition{}, services.Errorf(services.Invalid, "after: %s is not a cursor of a live board", services.Quote(text))
 	case session.Viewer != viewer:
-		return Session{}, ShowPlace{}, services.Errorf(services.Invalid, "after: the cursor is another user's")
+		return Session{}, ShowPosition{}, services.Errorf(services.Invalid, "after: the cursor is another user's")
 	}
 	return session, position, nil
 }

@@ -4,14 +4,14 @@ import "tidings/services"
 
 // boardLine is one line of a board: a show at its position in the session.
 type boardLine struct {
-	Place ShowPlace
-	Host  services.UserID
-	Show  Show // as the session froze it; the zero Show until its data is read
+	Position ShowPosition
+	Host     services.UserID
+	Show     Show // as the session froze it; the zero Show until its data is read
 }
 
 // boardLineOf is the line of a show at the position that its status and times give.
 func boardLineOf(show Show) boardLine {
-	return boardLine{Place: show.Place(), Host: show.Host, Show: show}
+	return boardLine{Position: show.Position(), Host: show.Host, Show: show}
 }
 
 // replayList is a part of a board's replays, in the order of the board and from one position on. A board merges two of them:
@@ -20,7 +20,7 @@ type replayList struct {
 	Lines   []boardLine
 	HasMore bool // more replays follow that were not read
 	// Floor is the position of the newest replay that the list has dropped; the zero position: it has all.
-	Floor ShowPlace
+	Floor ShowPosition
 }
 
 // boardPart is the part of a board after a position, from which its method page cuts a page. It has at most one active show more than
@@ -58,7 +58,7 @@ func (p boardPart) page(first int) (page linePage) {
 		return page
 	}
 	// floor is the newest floor of all sources: from it on, at least one source lacks replays.
-	var floor ShowPlace
+	var floor ShowPosition
 	page.End = services.EndOfFeed
 	heads := make([][]boardLine, len(p.Replays))
 	for i, source := range p.Replays {
@@ -69,7 +69,7 @@ func (p boardPart) page(first int) (page linePage) {
 	}
 	// Merge the sorted lists. last finds replays that are in two sources, because their host became huge, or stopped being huge,
 	// near the end of the show.
-	for last := (ShowPlace{}); ; {
+	for last := (ShowPosition{}); ; {
 		at, unread := listWithNewestLine(heads, p.Replays)
 		if unread {
 			page.HasNext, page.End = true, ""
@@ -82,15 +82,15 @@ func (p boardPart) page(first int) (page linePage) {
 		next := heads[at][0]
 		heads[at] = heads[at][1:]
 		switch {
-		case next.Place == last:
+		case next.Position == last:
 			continue
-		case floor.ID != 0 && !next.Place.Before(floor):
+		case floor.ID != 0 && !next.Position.Before(floor):
 			return page
 		case len(page.Lines) == first:
 			page.HasNext, page.End = true, ""
 			return page
 		}
-		last = next.Place
+		last = next.Position
 		page.Lines = append(page.Lines, next)
 	}
 }
@@ -103,7 +103,7 @@ func listWithNewestLine(heads [][]boardLine, sources []replayList) (at int, unre
 		switch {
 		case len(lines) == 0:
 			unread = unread || sources[i].HasMore
-		case at < 0 || lines[0].Place.Before(heads[at][0].Place):
+		case at < 0 || lines[0].Position.Before(heads[at][0].Position):
 			at = i
 		}
 	}

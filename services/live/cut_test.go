@@ -40,9 +40,9 @@ func drawBoard(t *rapid.T) []Show {
 }
 
 // showsAfter returns the first limit shows of a sorted list after a position.
-func showsAfter(shows []Show, position ShowPlace, limit int) (part []Show, more bool) {
+func showsAfter(shows []Show, position ShowPosition, limit int) (part []Show, more bool) {
 	for _, show := range shows {
-		if position.ID != 0 && !position.Before(show.Place()) {
+		if position.ID != 0 && !position.Before(show.Position()) {
 			continue
 		}
 		if len(part) == limit {
@@ -67,7 +67,7 @@ func TestPagesTogetherEqualTheSortedList(t *testing.T) {
 		world := drawBoard(t)
 		var active []Show
 		sources := make([][]Show, 3)
-		floors := make([]ShowPlace, 3)
+		floors := make([]ShowPosition, 3)
 		for _, show := range world {
 			if show.Status != ShowReplay {
 				active = append(active, show)
@@ -80,11 +80,11 @@ func TestPagesTogetherEqualTheSortedList(t *testing.T) {
 				}
 			}
 		}
-		var floor ShowPlace
+		var floor ShowPosition
 		for i, shows := range sources {
 			if len(shows) > 0 && rapid.Bool().Draw(t, "has an end") {
 				lost := rapid.IntRange(0, len(shows)-1).Draw(t, "lost")
-				floors[i], sources[i] = shows[lost].Place(), shows[:lost]
+				floors[i], sources[i] = shows[lost].Position(), shows[:lost]
 				if floor.ID == 0 || floors[i].Before(floor) {
 					floor = floors[i]
 				}
@@ -92,12 +92,12 @@ func TestPagesTogetherEqualTheSortedList(t *testing.T) {
 		}
 		var want []Show
 		for _, show := range world {
-			if show.Status != ShowReplay || floor.ID == 0 || show.Place().Before(floor) {
+			if show.Status != ShowReplay || floor.ID == 0 || show.Position().Before(floor) {
 				want = append(want, show)
 			}
 		}
 		var got []Show
-		for position, turns := (ShowPlace{}), 0; ; turns++ {
+		for position, turns := (ShowPosition{}), 0; ; turns++ {
 			if turns > len(world)+1 {
 				t.Fatal("the pages do not end")
 			}
@@ -115,7 +115,7 @@ func TestPagesTogetherEqualTheSortedList(t *testing.T) {
 			page := p.page(first)
 			for _, line := range page.Lines {
 				got = append(got, line.Show)
-				position = line.Place
+				position = line.Position
 			}
 			if page.HasNext != (len(got) < len(want)) {
 				t.Fatalf("after %d of %d: HasNext %t", len(got), len(want), page.HasNext)

@@ -83,7 +83,7 @@ type formerPosition struct {
 	UntilVersion uint64     // before this one
 	UntilAt      time.Time  // the time of UntilVersion
 	Status       ShowStatus // the show's status in that position
-	Score        int64      // the sort key of that position: see ShowPlace
+	Score        int64      // the sort key of that position: see ShowPosition
 }
 
 // hostLiveVersion is when the set of a host's live shows last changed.

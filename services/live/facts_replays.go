@@ -82,7 +82,7 @@ func (d database) PulledReplays(ctx context.Context, hosts []services.UserID, li
 // replaysOfFollowedHosts lists the newest pushed replays of the followed hosts whose shows a reader may see, at most limit of them.
 // before is a position of a board, after which the list begins; the zero value is the top. The cost grows with the number of
 // followed hosts and with limit.
-func replaysOfFollowedHosts(ctx context.Context, db *sql.DB, reader services.UserID, before ShowPlace, limit int) ([]Show, error) {
+func replaysOfFollowedHosts(ctx context.Context, db *sql.DB, reader services.UserID, before ShowPosition, limit int) ([]Show, error) {
 	if limit <= 0 {
 		return nil, nil
 	}

@@ -230,7 +230,7 @@ func TestReplaysOfFollowedHostsAreASortedList(t *testing.T) {
 				return cmp.Or(y.EndedAt.Compare(x.EndedAt), cmp.Compare(y.ID, x.ID))
 			})
 			size := rapid.IntRange(1, 9).Draw(t, "size")
-			position, got := ShowPlace{Score: 5}, []Show{} // a position among the live: all replays are after it
+			position, got := ShowPosition{Score: 5}, []Show{} // a position among the live: all replays are after it
 			for {
 				page, err := replaysOfFollowedHosts(b.Ctx, b.DB, reader, position, size)
 				if err != nil || len(page) > size {
@@ -240,7 +240,7 @@ func TestReplaysOfFollowedHostsAreASortedList(t *testing.T) {
 				if len(page) < size {
 					break
 				}
-				position = page[len(page)-1].Place()
+				position = page[len(page)-1].Position()
 			}
 			sqltest.Equal(t, idsOf(got), idsOf(want))
 		})

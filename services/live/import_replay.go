@@ -267,7 +267,7 @@ func (re *showReplayRun) command(ctx context.Context, tx *sql.Tx, event showEven
 		return re.service.End(show.Owner, id, now, row.ReplayURL), nil
 	}
 	key := re.Opts.KeyPrefix + row.Host
-	numbers, err := people.EnsureLocked(ctx, tx, []string{key}, nil)
+	ids, err := people.EnsureLocked(ctx, tx, []string{key}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -277,7 +277,7 @@ func (re *showReplayRun) command(ctx context.Context, tx *sql.Tx, event showEven
 		plan = soonest
 	}
 	// The command claims the ref with the show, so that the later steps find it, also after a restart.
-	cmd := re.service.Schedule(numbers[key], ShowDraft{Title: row.Title, CoverURL: row.CoverURL, PlannedAt: plan})
+	cmd := re.service.Schedule(ids[key], ShowDraft{Title: row.Title, CoverURL: row.CoverURL, PlannedAt: plan})
 	refs.LabelOnCreate(cmd, services.ShowType, services.Label{Ref: row.Key})
 	return cmd, nil
 }

@@ -148,14 +148,14 @@ func storedHostKeys(ctx context.Context, stored sql.Reader, batch []showRow) (ma
 	if err != nil || len(known) == 0 {
 		return map[string]string{}, err
 	}
-	numbers := make([]services.UserID, 0, len(known))
+	ids := make([]services.UserID, 0, len(known))
 	for _, holder := range known {
-		numbers = append(numbers, holder.Owner)
+		ids = append(ids, holder.Owner)
 	}
-	slices.Sort(numbers)
+	slices.Sort(ids)
 	// people.ByID omits a host who is being erased, so the host of their shows is "" here. A row of such a show then names another
 	// host, and is bad.
-	users, err := people.ByID(ctx, stored, slices.Compact(numbers))
+	users, err := people.ByID(ctx, stored, slices.Compact(ids))
 	hosts := make(map[string]string, len(known))
 	for ref, holder := range known {
 		hosts[ref.Text] = users[holder.Owner].Key

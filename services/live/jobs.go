@@ -133,7 +133,7 @@ func (s *Service) logChange(ctx context.Context, tx *sql.Tx, before, after Show)
 	}
 	return change.Show, &formerPosition{
 		Show: before.ID, Host: before.Host, FromVersion: before.Version, UntilVersion: version, UntilAt: tx.Now,
-		Status: before.Status, Score: before.Place().Score,
+		Status: before.Status, Score: before.Position().Score,
 	}, nil
 }
 

@@ -94,7 +94,7 @@ func TestDocumentsNameAHostBeforeBoardsHaveItsShows(t *testing.T) {
 		if seen, before := count(users[1], 2), count(late, 0); seen.NewShows != 0 || before.NewShows != 0 {
 			t.Errorf("who has seen the board up to then has %+v, who followed after the start %+v", seen, before)
 		}
-		if read := readOrRebuildBoard(w, late); len(read.Replays) != 1 || read.Replays[0].Place.ID != over {
+		if read := readOrRebuildBoard(w, late); len(read.Replays) != 1 || read.Replays[0].Position.ID != over {
 			t.Errorf("the replays are %+v, want that of %s", read.Replays, over)
 		}
 		w.CheckAgainstFacts(users...)
@@ -181,10 +181,10 @@ func TestTheAuditFindsWrongBoards(t *testing.T) {
 		}
 	}
 	differed("right")
-	host := func(number services.UserID) {
+	host := func(id services.UserID) {
 		stamp, err := w.Redis.TakeUserStamp(t.Context(), reader)
 		w.Must(err)
-		_, err = w.Redis.MergeAuthors(t.Context(), rdb.HostsField, stamp, []rdb.AuthorAddition{{Reader: reader, Author: services.FollowedAuthor{Author: number, ItemsCountAfter: 1}}})
+		_, err = w.Redis.MergeAuthors(t.Context(), rdb.HostsField, stamp, []rdb.AuthorAddition{{Reader: reader, Author: services.FollowedAuthor{Author: id, ItemsCountAfter: 1}}})
 		w.Must(err)
 	}
 	host(users[3])
@@ -197,7 +197,7 @@ func TestTheAuditFindsWrongBoards(t *testing.T) {
 		_, err = showServiceOf(w).redis.mergeReplays(t.Context(), []replayMerge{{Reader: reader, Stamp: stamp, Entries: []replayEntry{entry}}})
 		w.Must(err)
 	}
-	merge(replayEntry{Place: ShowPlace{Replay: true, Score: 1, ID: 1}, Host: users[3]})
+	merge(replayEntry{Position: ShowPosition{Replay: true, Score: 1, ID: 1}, Host: users[3]})
 	differed("a replay too many", "live board: replays")
 	w.RedisServer.Do("ZREMRANGEBYRANK", key("r"), "1", "1")
 	differed("one too few", "live board: replays")

@@ -47,7 +47,7 @@ func fanOutReplaysJob(host services.UserID) jobs.NewJob {
 }
 
 func entryOf(show Show) replayEntry {
-	return replayEntry{Place: show.Place(), Host: show.Host}
+	return replayEntry{Position: show.Position(), Host: show.Host}
 }
 
 func entriesOf(shows []Show) []replayEntry {
@@ -256,9 +256,9 @@ func (s *Service) buildReplays(ctx context.Context, user services.UserID) error 
 // list keeps: the position of that replay becomes the floor of the list.
 func (s *Service) replayFacts(ctx context.Context, user services.UserID) (facts replayMerge, err error) {
 	facts = replayMerge{Reader: user, IsRebuild: true}
-	shows, err := replaysOfFollowedHosts(ctx, s.store, user, ShowPlace{}, projector.RebuiltInboxEntries+1)
+	shows, err := replaysOfFollowedHosts(ctx, s.store, user, ShowPosition{}, projector.RebuiltInboxEntries+1)
 	if len(shows) > projector.RebuiltInboxEntries {
-		facts.Floor, shows = shows[projector.RebuiltInboxEntries].Place(), shows[:projector.RebuiltInboxEntries]
+		facts.Floor, shows = shows[projector.RebuiltInboxEntries].Position(), shows[:projector.RebuiltInboxEntries]
 	}
 	facts.Entries = entriesOf(shows)
 	return facts, err

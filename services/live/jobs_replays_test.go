@@ -20,7 +20,7 @@ import (
 func replaysOf(w *fanouttest.World, user services.UserID) (ids []services.ShowID) {
 	w.TB.Helper()
 	for _, entry := range readOrRebuildBoard(w, user).Replays {
-		ids = append(ids, entry.Place.ID)
+		ids = append(ids, entry.Position.ID)
 	}
 	return ids
 }

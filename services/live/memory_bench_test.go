@@ -72,7 +72,7 @@ func BenchmarkBoard(b *testing.B) {
 			read func(hosts []services.FollowedAuthor)
 		}{
 			{"page", func(hosts []services.FollowedAuthor) {
-				m.Shows.activeAt(hosts, version, ShowPlace{}, benchPageSize)
+				m.Shows.activeAt(hosts, version, ShowPosition{}, benchPageSize)
 			}},
 			{"count", func(hosts []services.FollowedAuthor) { m.Shows.CountLive(hosts, 0) }},
 			{"page/of heads", func(hosts []services.FollowedAuthor) { pageByHeap(m.Shows.state, hosts, version) }},
@@ -114,7 +114,7 @@ func BenchmarkBoardOfBusyHosts(b *testing.B) {
 	m.Shows.replaceState(state)
 	b.ReportAllocs()
 	for b.Loop() {
-		m.Shows.activeAt(list, hosts*each, ShowPlace{}, benchPageSize)
+		m.Shows.activeAt(list, hosts*each, ShowPosition{}, benchPageSize)
 	}
 }
 

@@ -18,7 +18,7 @@ func (m *Memory) Loaded() bool { return m.logFollower.Loaded() }
 // activeAt lists the shows of hosts that were live or upcoming at a version, in the order of boards. It begins after a position
 // (the zero value is the top), lists at most limit shows, and reports whether there are more. Each show has its status and times
 // at that version, and its present texts. A board is incomplete if its version is older than any session can be.
-func (m *Memory) activeAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int) (shows []Show, more bool) {
+func (m *Memory) activeAt(hosts []services.FollowedAuthor, version uint64, after ShowPosition, limit int) (shows []Show, more bool) {
 	if after.Replay {
 		return nil, false
 	}
@@ -28,9 +28,9 @@ func (m *Memory) activeAt(hosts []services.FollowedAuthor, version uint64, after
 // replaysAt lists the hosts' cached replays in the order of boards, as they were at a version: the shows that were over by then and
 // whose end was recorded less than Memory.historyHorizon ago, and the newest replays of hosts whose replays are pulled. Like activeAt, it
 // begins after a position, lists at most limit shows, and reports whether there are more.
-func (m *Memory) replaysAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int) (shows []Show, more bool) {
+func (m *Memory) replaysAt(hosts []services.FollowedAuthor, version uint64, after ShowPosition, limit int) (shows []Show, more bool) {
 	if !after.Replay {
-		after = ShowPlace{}
+		after = ShowPosition{}
 	}
 	return m.pageAt(hosts, version, after, limit, true)
 }
@@ -56,7 +56,7 @@ var boardPages = sync.Pool{New: func() any { return new(boardPage) }}
 // stores. The hosts with the greatest of these scores fill the page, or nearly; another host is skipped unless its highest score is at
 // least that of the page's last show. Two alternatives are slower: a heap of all hosts' first shows, and a walk through one list of all
 // shows that checks each show's host (BenchmarkBoard).
-func (m *Memory) pageAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int, replays bool) ([]Show, bool) {
+func (m *Memory) pageAt(hosts []services.FollowedAuthor, version uint64, after ShowPosition, limit int, replays bool) ([]Show, bool) {
 	page := boardPages.Get().(*boardPage)
 	defer page.free()
 	m.mu.RLock()
@@ -82,7 +82,7 @@ func (p *boardPage) free() {
 // findHosts collects the hosts that have replays or, if replays is false, active shows. p.topScores gets one score of each host, that of
 // its highest show: the greatest of these scores, at most count of them, the least first. If the shows with these scores stood there at
 // the version of the page, count shows have at least the score p.topScores[0].
-func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor, after ShowPlace, count int, replays bool) {
+func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor, after ShowPosition, count int, replays bool) {
 	p.candidates, p.topScores = p.candidates[:0], p.topScores[:0]
 	for _, followed := range hosts {
 		known := table.get(followed.Author)
@@ -97,7 +97,7 @@ func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor,
 			continue
 		}
 		p.candidates = append(p.candidates, one)
-		if after != (ShowPlace{}) && one.topScore >= after.Score {
+		if after != (ShowPosition{}) && one.topScore >= after.Score {
 			continue // skip it in the estimate: all of its shows may be on earlier pages
 		}
 		at, _ := slices.BinarySearch(p.topScores, one.topScore)
@@ -115,7 +115,7 @@ func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor,
 // findTopPositions finds the first positions of a page, and keeps at most count of them. The first pass takes the hosts whose highest score
 // is at least p.topScores[0], which estimates the end of the page. The second pass takes the other hosts, which a full page skips
 // by one comparison each.
-func (p *boardPage) findTopPositions(version uint64, after ShowPlace, count int) {
+func (p *boardPage) findTopPositions(version uint64, after ShowPosition, count int) {
 	high := int64(math.MinInt64)
 	if len(p.topScores) == count {
 		high = p.topScores[0]
@@ -133,7 +133,7 @@ func (p *boardPage) findTopPositions(version uint64, after ShowPlace, count int)
 
 // takePositions adds a host's positions that are among the first count of the page. They are in the order of boards, so the walk ends
 // at the first position that is behind the end of a full page.
-func (p *boardPage) takePositions(positions []versionedPosition, version uint64, after ShowPlace, count int) {
+func (p *boardPage) takePositions(positions []versionedPosition, version uint64, after ShowPosition, count int) {
 	from := 0
 	for i := range positions {
 		one := &positions[i]
@@ -141,7 +141,7 @@ func (p *boardPage) takePositions(positions []versionedPosition, version uint64,
 		if full && !one.before(p.topPositions[count-1]) {
 			return
 		}
-		if !one.holdsAt(version) || after != (ShowPlace{}) && !one.below(after) {
+		if !one.holdsAt(version) || after != (ShowPosition{}) && !one.below(after) {
 			continue
 		}
 		at, end := from, len(p.topPositions)
@@ -163,7 +163,7 @@ func (p *boardPage) takePositions(positions []versionedPosition, version uint64,
 
 // below reports whether a show's position is after another one in the order of boards. Both are of one section: pageAt reads either
 // active shows or replays.
-func (s *versionedPosition) below(after ShowPlace) bool {
+func (s *versionedPosition) below(after ShowPosition) bool {
 	return s.score < after.Score || s.score == after.Score && s.id < after.ID
 }
 
@@ -248,7 +248,7 @@ func (m *Memory) liveSince(hosts []services.FollowedAuthor, seen uint64) []Show 
 		}
 	}
 	slices.SortFunc(shows, func(a, b Show) int {
-		if a.Place().Before(b.Place()) {
+		if a.Position().Before(b.Position()) {
 			return -1
 		}
 		return 1

@@ -19,7 +19,7 @@ func TestAnErasedReplayIsOnNoBoard(t *testing.T) {
 			ended.Status, ended.EndedAt, ended.Pull = ShowReplay, minutesAfterNoon(20), pull
 			frozen := s.commitMove(ended).Version
 			readLog(t, m)
-			if shows, _ := m.Shows.replaysAt(followedAuthors(1), frozen, ShowPlace{}, 10); len(shows) != 1 || shows[0].Status != ShowReplay {
+			if shows, _ := m.Shows.replaysAt(followedAuthors(1), frozen, ShowPosition{}, 10); len(shows) != 1 || shows[0].Status != ShowReplay {
 				t.Fatalf("before the removal there is %v", shows)
 			}
 			gone := s.shows[1]
@@ -30,7 +30,7 @@ func TestAnErasedReplayIsOnNoBoard(t *testing.T) {
 			readLog(t, late)
 			for node, m := range map[string]*showCache{"a node that saw it": m, "a node that starts later": late} {
 				for _, version := range []uint64{frozen, s.newestVersion} {
-					if shows, _ := m.Shows.replaysAt(followedAuthors(1), version, ShowPlace{}, 10); len(shows) != 0 {
+					if shows, _ := m.Shows.replaysAt(followedAuthors(1), version, ShowPosition{}, 10); len(shows) != 0 {
 						t.Errorf("%s shows at version %d of %d: %+v", node, version, s.newestVersion, shows)
 					}
 				}

@@ -29,13 +29,13 @@ const initialHostSlots = 64
 func newHostTable() *hostTable { return &hostTable{slots: make([]cachedHost, initialHostSlots)} }
 
 // slot is the slot of a host, or the free slot for it.
-func (t *hostTable) slot(number services.UserID) *cachedHost {
-	const spread = 0x9E3779B1 // odd: the upper bits of the product depend on all bits of the number
+func (t *hostTable) slot(id services.UserID) *cachedHost {
+	const spread = 0x9E3779B1 // odd: the upper bits of the product depend on all bits of the ID
 	mask := uint32(len(t.slots) - 1)
 	// The mask has as many ones as the index has bits: shift the product down to them.
-	at := uint32(number) * spread >> (32 - bits.Len32(mask))
+	at := uint32(id) * spread >> (32 - bits.Len32(mask))
 	for {
-		if slot := &t.slots[at&mask]; slot.userID == number || slot.userID == 0 {
+		if slot := &t.slots[at&mask]; slot.userID == id || slot.userID == 0 {
 			return slot
 		}
 		// At most half of the slots are used, so a free one ends the walk soon.
@@ -45,12 +45,12 @@ func (t *hostTable) slot(number services.UserID) *cachedHost {
 
 // get returns a host, or the zero value for an unknown host. Callers must not modify it. In a zero value shows is nil, and
 // topActiveScore is 0, which no live show has as its score.
-func (t *hostTable) get(number services.UserID) *cachedHost { return t.slot(number) }
+func (t *hostTable) get(id services.UserID) *cachedHost { return t.slot(id) }
 
 // add returns a host for modification, and adds it if needed. The pointer is valid until the next add.
-func (t *hostTable) add(number services.UserID) *cachedHost {
-	slot := t.slot(number)
-	if slot.userID == number {
+func (t *hostTable) add(id services.UserID) *cachedHost {
+	slot := t.slot(id)
+	if slot.userID == id {
 		return slot
 	}
 	if t.usedSlots++; 2*t.usedSlots > len(t.slots) {
@@ -62,10 +62,10 @@ func (t *hostTable) add(number services.UserID) *cachedHost {
 			}
 		}
 		// slot still points into the former table.
-		slot = t.slot(number)
+		slot = t.slot(id)
 	}
 	// MinInt64 is below every score, so boards skip the host.
-	*slot = cachedHost{userID: number, topActiveScore: math.MinInt64, topReplayScore: math.MinInt64}
+	*slot = cachedHost{userID: id, topActiveScore: math.MinInt64, topReplayScore: math.MinInt64}
 	return slot
 }
 

@@ -13,15 +13,15 @@ func TestTheTableOfHostsEqualsAMap(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		table, want := newHostTable(), map[services.UserID]uint64{}
 		// Some IDs are next to each other, some are far apart, and some collide in one slot.
-		number := rapid.Custom(func(r *rapid.T) services.UserID {
+		id := rapid.Custom(func(r *rapid.T) services.UserID {
 			return services.UserID(rapid.Uint32Range(1, 300).Draw(r, "n") << rapid.SampledFrom([]int{0, 0, 11, 23}).Draw(r, "shift"))
 		})
 		for stamp := range rapid.Uint64Range(0, 600).Draw(r, "adds") {
-			one := number.Draw(r, "host")
+			one := id.Draw(r, "host")
 			table.add(one).liveVersion, want[one] = stamp, stamp
 		}
 		for range 50 {
-			one := number.Draw(r, "asked")
+			one := id.Draw(r, "asked")
 			if got := table.get(one); got.liveVersion != want[one] || got.shows != nil || (got.userID == one) != containsHost(want, one) {
 				r.Fatalf("the host %d is %+v, want %d", one, got, want[one])
 			}

@@ -57,7 +57,7 @@ func (h *showWriter) writeChange(before, after Show) Show {
 			return putShow(ctx, tx, after)
 		}
 		return rewriteShow(ctx, tx, after, &formerPosition{
-			Show: before.ID, Host: before.Host, FromVersion: before.Version, UntilVersion: version, UntilAt: h.now, Status: before.Status, Score: before.Place().Score,
+			Show: before.ID, Host: before.Host, FromVersion: before.Version, UntilVersion: version, UntilAt: h.now, Status: before.Status, Score: before.Position().Score,
 		})
 	})
 	if err != nil {
@@ -75,8 +75,8 @@ type wholeBoard struct {
 // readWholeBoardAt reads the board of four hosts at a version.
 func readWholeBoardAt(m *Memory, version uint64) (all wholeBoard) {
 	hosts := []services.FollowedAuthor{{Author: 7}, {Author: 8}, {Author: 9}, {Author: 10}}
-	all.Active, all.HasMoreActive = m.activeAt(hosts, version, ShowPlace{}, 100)
-	all.Replays, _ = m.replaysAt(hosts, version, ShowPlace{}, 100)
+	all.Active, all.HasMoreActive = m.activeAt(hosts, version, ShowPosition{}, 100)
+	all.Replays, _ = m.replaysAt(hosts, version, ShowPosition{}, 100)
 	return all
 }
 

@@ -132,7 +132,7 @@ func (h *showHistoryModel) showsAt(version uint64) map[services.ShowID]Show {
 // expectedBoardSection returns one section of a board, replays or active shows, from the shows as they were at a version.
 func expectedBoardSection(stood map[services.ShowID]Show, replays bool, hosts []services.FollowedAuthor) (list []boardEntry) {
 	for _, one := range stood {
-		if position := one.Place(); position != (ShowPlace{}) && position.Replay == replays &&
+		if position := one.Position(); position != (ShowPosition{}) && position.Replay == replays &&
 			slices.ContainsFunc(hosts, func(host services.FollowedAuthor) bool { return host.Author == one.Host }) {
 			list = append(list, boardEntry{one.ID, one.Status, position})
 		}
@@ -155,15 +155,15 @@ func (h *showHistoryModel) checkBoards(m *showCache) {
 			continue // this version was replaced longer ago than the cache keeps former positions, so no session has it
 		}
 		stood := h.showsAt(version)
-		shows, more := m.Shows.activeAt(hosts, version, ShowPlace{}, 1000)
+		shows, more := m.Shows.activeAt(hosts, version, ShowPosition{}, 1000)
 		if want := expectedBoardSection(stood, false, hosts); !slices.Equal(boardEntries(shows), want) || more {
 			r.Fatalf("the board of %v at %d of %d:\n%v, want\n%v", hosts, version, m.Shows.Version(), boardEntries(shows), want)
 		}
-		replays, _ := m.Shows.replaysAt(hosts, version, ShowPlace{}, 1000)
+		replays, _ := m.Shows.replaysAt(hosts, version, ShowPosition{}, 1000)
 		h.checkReplays(version, boardEntries(replays), expectedBoardSection(stood, true, hosts), cut)
 		for id, want := range stood {
 			got, known, there := m.Shows.ShowAt(id, version)
-			if on := want.Place() != (ShowPlace{}); known && (there != on || on && (got.Status != want.Status || got.Place() != want.Place())) {
+			if on := want.Position() != (ShowPosition{}); known && (there != on || on && (got.Status != want.Status || got.Position() != want.Position())) {
 				r.Fatalf("the show %d at %d: %+v, %t; want %+v", id, version, got, there, want)
 			}
 		}

@@ -58,12 +58,12 @@ func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 				}
 				onBoard := was.ID != 0 && was.Status != ShowCancelled
 				if onBoard || is.Status != ShowCancelled {
-					want = append(want, fmt.Sprint(id, was.Status, was.Place(), is.Status, is.Place()))
+					want = append(want, fmt.Sprint(id, was.Status, was.Position(), is.Status, is.Position()))
 				}
 			}
 			var got []string
 			for _, move := range m.Shows.movesSince(hosts, uint64(version)) {
-				got = append(got, fmt.Sprint(move.Now.ID, move.Before.Status, move.Before.Place(), move.Now.Status, move.Now.Place()))
+				got = append(got, fmt.Sprint(move.Now.ID, move.Before.Status, move.Before.Position(), move.Now.Status, move.Now.Position()))
 			}
 			slices.Sort(got)
 			slices.Sort(want)

@@ -47,7 +47,7 @@ func TestShowsAreReadFromTheCacheFirst(t *testing.T) {
 	if got := read(0, 1, 2); got[2].ReplayURL != over.ReplayURL || got[1] != s.shows[1] {
 		t.Errorf("after a change of texts: %+v", got)
 	}
-	board, _ := m.Shows.activeAt(followedAuthors(7), m.Shows.Version(), ShowPlace{}, 5)
+	board, _ := m.Shows.activeAt(followedAuthors(7), m.Shows.Version(), ShowPosition{}, 5)
 	if board[0].Title != "ночь" || !board[0].EndedAt.IsZero() || board[0].Version != 1 {
 		t.Errorf("the board has %+v: its texts are the present ones, and it did not move", board[0])
 	}
@@ -260,7 +260,7 @@ func TestPulledReplaysAreBounded(t *testing.T) {
 	kept := func(m *showCache, want int) {
 		t.Helper()
 		readLog(t, m)
-		replays, more := m.Shows.replaysAt(followedAuthors(7), s.newestVersion, ShowPlace{}, many+1)
+		replays, more := m.Shows.replaysAt(followedAuthors(7), s.newestVersion, ShowPosition{}, many+1)
 		if len(replays) != want || more || len(m.Shows.state.byID) != want {
 			t.Errorf("%d replays and %d shows are kept, want %d", len(replays), len(m.Shows.state.byID), want)
 		}
@@ -317,7 +317,7 @@ func TestBoardsAreReadWhileTheLogIsApplied(t *testing.T) {
 					t.Error(err)
 				}
 				m.Shows.CountLive(followedAuthors(1, 2, 3), version)
-				if shows, _ := m.Shows.activeAt(followedAuthors(1, 2, 3, 4, 5), version, ShowPlace{}, 300); len(shows) != int(min(version, 200)) {
+				if shows, _ := m.Shows.activeAt(followedAuthors(1, 2, 3, 4, 5), version, ShowPosition{}, 300); len(shows) != int(min(version, 200)) {
 					t.Errorf("at %d there are %d shows", version, len(shows))
 				}
 				if found, err := m.Shows.Shows(t.Context(), []services.ShowID{1, 150}); len(found) != 2 || err != nil {

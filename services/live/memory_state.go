@@ -94,8 +94,8 @@ func addPosition(list []versionedPosition, one versionedPosition) ([]versionedPo
 
 // showsOf returns a host's shows for modification, and adds them if there are none. A caller that leaves both lists empty calls
 // cachedHost.updateTopScores, which drops them.
-func (s *showState) showsOf(number services.UserID) *hostShows {
-	known := s.hosts.add(number)
+func (s *showState) showsOf(id services.UserID) *hostShows {
+	known := s.hosts.add(id)
 	if known.shows == nil {
 		known.shows = &hostShows{}
 	}
@@ -104,8 +104,8 @@ func (s *showState) showsOf(number services.UserID) *hostShows {
 
 // raiseLiveVersion raises the version at which a host's set of live shows last changed, and reports whether it was lower before: false
 // for an entry that was applied before, or whose effect a load has read.
-func (s *showState) raiseLiveVersion(number services.UserID, version uint64) bool {
-	known := s.hosts.add(number)
+func (s *showState) raiseLiveVersion(id services.UserID, version uint64) bool {
+	known := s.hosts.add(id)
 	behind := known.liveVersion < version
 	known.liveVersion = max(known.liveVersion, version)
 	return behind
@@ -163,7 +163,7 @@ func (s *showState) beginPosition(known *cachedShow) {
 	position := known.position()
 	one := versionedPosition{score: position.Score, id: known.id, show: known, fromVersion: known.version}
 	switch {
-	case position == (ShowPlace{}): // cancelled
+	case position == (ShowPosition{}): // cancelled
 	case position.Replay:
 		shows.replays, _ = addPosition(shows.replays, one)
 	default:
@@ -231,8 +231,8 @@ func (s *showState) markMovedBeforeSessions(known *cachedShow) {
 // trimPulledReplays keeps a host's newest pulled replays, as many as a board can show. It also keeps replays that may be newer than
 // the board of a running session: the session needs them to know that it must leave them out. The list is in the order of boards,
 // so counting from its start counts the newest.
-func (s *showState) trimPulledReplays(number services.UserID) {
-	shows, pulled := s.showsOf(number), 0
+func (s *showState) trimPulledReplays(id services.UserID) {
+	shows, pulled := s.showsOf(id), 0
 	shows.replays = slices.DeleteFunc(shows.replays, func(one versionedPosition) bool {
 		if !one.show.pull {
 			return false
@@ -250,11 +250,11 @@ func (k *cachedShow) is(status ShowStatus) bool {
 	return ShowStatuses[k.status] == status
 }
 
-// position is the show's present position. It uses Show.Place, so that the order of boards is defined once.
-func (k *cachedShow) position() ShowPlace {
+// position is the show's present position. It uses Show.Position, so that the order of boards is defined once.
+func (k *cachedShow) position() ShowPosition {
 	return Show{
 		ID: k.id, Status: ShowStatuses[k.status], PlannedAt: fromMillis(k.plannedMillis), StartedAt: fromMillis(k.startedMillis), EndedAt: fromMillis(k.endedMillis),
-	}.Place()
+	}.Position()
 }
 
 // setStatusAndTimes copies the status and the times of a show at a new version. It clears movedBeforeSessions, because the show has

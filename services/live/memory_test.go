@@ -69,7 +69,7 @@ func (s *fakeShowSQL) commitMove(next Show) Show {
 	s.appendEntry(next.ID.String(), entry)
 	if known || next.Status == ShowReplay {
 		s.formerPositions = append(s.formerPositions, formerPosition{
-			Show: next.ID, Host: next.Host, FromVersion: former.Version, UntilVersion: next.Version, UntilAt: s.now, Status: former.Status, Score: former.Place().Score,
+			Show: next.ID, Host: next.Host, FromVersion: former.Version, UntilVersion: next.Version, UntilAt: s.now, Status: former.Status, Score: former.Position().Score,
 		})
 	}
 	s.shows[next.ID] = next
@@ -231,12 +231,12 @@ func minutesAfterNoon(n int) time.Time { return noon.Add(time.Duration(n) * time
 type boardEntry struct {
 	id       services.ShowID
 	status   ShowStatus
-	position ShowPlace
+	position ShowPosition
 }
 
 func boardEntries(shows []Show) (list []boardEntry) {
 	for _, one := range shows {
-		list = append(list, boardEntry{one.ID, one.Status, one.Place()})
+		list = append(list, boardEntry{one.ID, one.Status, one.Position()})
 	}
 	return list
 }
@@ -269,7 +269,7 @@ func readLog(t testing.TB, m *showCache) {
 
 // activeShowIDs returns the live and upcoming shows of hosts at a version, in the order of boards.
 func activeShowIDs(m *showCache, version uint64, hosts ...services.UserID) []services.ShowID {
-	shows, _ := m.Shows.activeAt(followedAuthors(hosts...), version, ShowPlace{}, 100)
+	shows, _ := m.Shows.activeAt(followedAuthors(hosts...), version, ShowPosition{}, 100)
 	return showIDs(shows)
 }
 
@@ -299,10 +299,10 @@ func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 		if got := activeShowIDs(m, second, 1, 2, 3, 4); !slices.Equal(got, []services.ShowID{5, 1, 2, 4}) {
 			t.Errorf("the second board is %v", got)
 		}
-		if replays, more := m.Shows.replaysAt(followedAuthors(1, 4), second, ShowPlace{}, 10); more || !slices.Equal(showIDs(replays), []services.ShowID{3}) {
+		if replays, more := m.Shows.replaysAt(followedAuthors(1, 4), second, ShowPosition{}, 10); more || !slices.Equal(showIDs(replays), []services.ShowID{3}) {
 			t.Errorf("replays are %v, %t", replays, more)
 		}
-		if replays, _ := m.Shows.replaysAt(followedAuthors(1, 4), first, ShowPlace{}, 10); len(replays) > 0 {
+		if replays, _ := m.Shows.replaysAt(followedAuthors(1, 4), first, ShowPosition{}, 10); len(replays) > 0 {
 			t.Errorf("replays were %v", replays)
 		}
 		frozen, known, there := m.Shows.ShowAt(3, first)
@@ -333,13 +333,13 @@ func TestPagesOfABoard(t *testing.T) {
 	}
 	readLog(t, m)
 	hosts = slices.Compact(slices.Sorted(slices.Values(hosts)))
-	whole, more := m.Shows.activeAt(followedAuthors(hosts...), s.newestVersion, ShowPlace{}, many)
+	whole, more := m.Shows.activeAt(followedAuthors(hosts...), s.newestVersion, ShowPosition{}, many)
 	if len(whole) != many || more {
 		t.Fatalf("%d shows, more %t", len(whole), more)
 	}
 	for first := range many {
 		for _, limit := range []int{1, 3, many} {
-			after := whole[first].Place()
+			after := whole[first].Position()
 			page, more := m.Shows.activeAt(followedAuthors(hosts...), s.newestVersion, after, limit)
 			want := whole[first+1 : min(first+1+limit, many)]
 			if !slices.Equal(boardEntries(page), boardEntries(want)) || more != (first+1+limit < many) {
@@ -347,7 +347,7 @@ func TestPagesOfABoard(t *testing.T) {
 			}
 		}
 	}
-	if page, more := m.Shows.activeAt(followedAuthors(hosts...), s.newestVersion, ShowPlace{Replay: true, Score: 1}, 10); len(page) > 0 || more {
+	if page, more := m.Shows.activeAt(followedAuthors(hosts...), s.newestVersion, ShowPosition{Replay: true, Score: 1}, 10); len(page) > 0 || more {
 		t.Error("among the replays there are active shows")
 	}
 }

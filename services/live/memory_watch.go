@@ -42,11 +42,11 @@ func (a *hostChangeReceivers[K]) setHosts(receiver K, hosts []services.FollowedA
 	case len(hosts) == 0:
 		delete(a.hosts, receiver)
 	default:
-		numbers := make([]services.UserID, len(hosts))
+		ids := make([]services.UserID, len(hosts))
 		for i, host := range hosts {
-			numbers[i] = host.Author
+			ids[i] = host.Author
 		}
-		a.hosts[receiver] = numbers
+		a.hosts[receiver] = ids
 	}
 }
 

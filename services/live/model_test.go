@@ -235,7 +235,7 @@ func TestADormantFollowersDocumentNamesANewHostWhenItIsRead(t *testing.T) {
 			t.Errorf("the dormant follower's document: ready %v, names the host %v, would be shown without it %v",
 				document.Ready, documentNamesHost(w, dormant, host), documentLacksHost(w, dormant, host))
 		}
-		if read := readOrRebuildBoard(w, dormant); len(read.Replays) != 1 || read.Replays[0].Place.ID != show || !documentNamesHost(w, dormant, host) {
+		if read := readOrRebuildBoard(w, dormant); len(read.Replays) != 1 || read.Replays[0].Position.ID != show || !documentNamesHost(w, dormant, host) {
 			t.Errorf("the board that is read has %+v, and the document names the host: %v", read.Replays, documentNamesHost(w, dormant, host))
 		}
 		w.CheckAgainstFacts(dormant, active)

@@ -54,12 +54,12 @@ type projection struct{ *rdb.Projections }
 
 // replayEntry is one entry of a list of replays.
 type replayEntry struct {
-	Place ShowPlace
-	Host  services.UserID
+	Position ShowPosition
+	Host     services.UserID
 }
 
 // positionText prints the position of a replay; the zero value prints as the position before all others.
-func positionText(position ShowPlace) string {
+func positionText(position ShowPosition) string {
 	var letters [endTimeLength]byte
 	end := min(max(position.Score, 0), maxEndTime)
 	for i := endTimeLength - 1; i >= 0; i-- {
@@ -71,11 +71,11 @@ func positionText(position ShowPlace) string {
 
 // replayText prints an entry as a member of a list of replays.
 func replayText(entry replayEntry) string {
-	return positionText(entry.Place) + rdb.AuthorLetters(entry.Host)
+	return positionText(entry.Position) + rdb.AuthorLetters(entry.Host)
 }
 
 // parseReplayPosition reads what positionText prints.
-func parseReplayPosition(text string) (position ShowPlace, ok bool) {
+func parseReplayPosition(text string) (position ShowPosition, ok bool) {
 	if len(text) != positionLength {
 		return position, false
 	}
@@ -93,7 +93,7 @@ func parseReplayPosition(text string) (position ShowPlace, ok bool) {
 
 // parseListFloor reads the floor of a list from its members, of which it looks at the first; ok is false if the list is missing or is
 // being built.
-func parseListFloor(members []string) (floor ShowPlace, ok bool) {
+func parseListFloor(members []string) (floor ShowPosition, ok bool) {
 	text, ok := rdb.ListFloor(members)
 	if !ok {
 		return floor, false
@@ -106,7 +106,7 @@ func parseReplay(member string) (entry replayEntry, ok bool) {
 	if len(member) != replayLength {
 		return entry, false
 	}
-	if entry.Place, ok = parseReplayPosition(member[:positionLength]); !ok {
+	if entry.Position, ok = parseReplayPosition(member[:positionLength]); !ok {
 		return entry, false
 	}
 	entry.Host, ok = rdb.ParseAuthor(member[positionLength:])
@@ -129,7 +129,7 @@ type replayMerge struct {
 	Stamp     redis.ClockStamp // taken before the SQL read
 	IsRebuild bool             // Entries are the reader's newest replays, and the merge ends a rebuild
 	Entries   []replayEntry
-	Floor     ShowPlace // with IsRebuild: the newest replay below Entries; the zero position if there is none
+	Floor     ShowPosition // with IsRebuild: the newest replay below Entries; the zero position if there is none
 }
 
 // mergeReplays merges replays into lists, at most 500 lists in a round trip. Results are in the order of merges, and their Version is
@@ -155,7 +155,7 @@ type redisReplays struct {
 	listReady      bool          // the list exists and is not being built
 	entries        []replayEntry // newest first
 	invalidMembers int           // members that are not entries
-	floor          ShowPlace     // the newest replay that the list has lost or never had
+	floor          ShowPosition  // the newest replay that the list has lost or never had
 }
 
 // parseReplays parses all members of a list; without its mark there is no list.

@@ -17,9 +17,9 @@ const maxSessionSlots = 64
 // boardQuery asks for the part of one live board page that Redis holds.
 type boardQuery struct {
 	Reader services.UserID
-	Before ShowPlace // only replays below this position are read; a position that is no replay's means from the top
-	Limit  int       // the most replays to read; 0: only the document is read, as for the badges
-	Slot   string    // the slot of the page's session: see Session.slotKey
+	Before ShowPosition // only replays below this position are read; a position that is no replay's means from the top
+	Limit  int          // the most replays to read; 0: only the document is read, as for the badges
+	Slot   string       // the slot of the page's session: see Session.slotKey
 }
 
 // redisBoard is the part of a live board that Redis holds.
@@ -27,7 +27,7 @@ type redisBoard struct {
 	rdb.LiveBoardState               // if Ready is false, only Lease is valid
 	ListReady          bool          // false: the list of replays is missing or being built; of the fields below, only Lease is valid
 	Replays            []replayEntry // newest first, among the newest FeedRetention of the list
-	Floor              ShowPlace     // the newest replay that the list does not have; zero: it has all
+	Floor              ShowPosition  // the newest replay that the list does not have; zero: it has all
 	Lease              slotLease     // of the slot in the query
 }
 
@@ -64,7 +64,7 @@ func (p projection) readBoard(ctx context.Context, query boardQuery) (redisBoard
 		case 3:
 			if read.ListReady && len(texts) == 1 {
 				if entry, ok := parseReplay(texts[0]); ok {
-					read.Floor = entry.Place
+					read.Floor = entry.Position
 				}
 			}
 		case 4:
@@ -87,10 +87,10 @@ var (
 )
 
 // replaysAbove parses members of a list of replays, and leaves out what is not above the list's floor.
-func replaysAbove(floor ShowPlace, members []string) (replays []replayEntry) {
+func replaysAbove(floor ShowPosition, members []string) (replays []replayEntry) {
 	for _, member := range members {
 		entry, ok := parseReplay(member)
-		if ok && (!floor.Replay || entry.Place.Before(floor)) {
+		if ok && (!floor.Replay || entry.Position.Before(floor)) {
 			replays = append(replays, entry)
 		}
 	}

@@ -62,7 +62,7 @@ func (w *boardWorld) endShow(host services.UserID) {
 		w.QueueAddAuthorJobs(rdb.HostsField, host)
 	}
 	id := services.ShowID(w.NextID())
-	w.replaysByID[id] = replayEntry{ShowPlace{Replay: true, Score: int64(id >> 23), ID: id}, host}
+	w.replaysByID[id] = replayEntry{ShowPosition{Replay: true, Score: int64(id >> 23), ID: id}, host}
 	w.Tracef("show %d of %d has ended", id, host)
 	w.Enqueue(fmt.Sprintf("replay %d ", id), func(pause func()) error {
 		followers := w.Followers(host, 0)
@@ -192,7 +192,7 @@ func (w *boardWorld) replaysOfHosts(fits func(host services.UserID) bool) (list 
 		}
 	}
 	slices.SortFunc(list, func(a, b replayEntry) int {
-		return cmp.Or(cmp.Compare(b.Place.Score, a.Place.Score), cmp.Compare(b.Place.ID, a.Place.ID))
+		return cmp.Or(cmp.Compare(b.Position.Score, a.Position.Score), cmp.Compare(b.Position.ID, a.Position.ID))
 	})
 	return list
 }
@@ -210,7 +210,7 @@ func (w *boardWorld) CheckBoards() error {
 		for _, entry := range w.replaysOfHosts(func(services.UserID) bool { return true }) {
 			_, follows := w.FollowedSince(user, entry.Host)
 			if has := slices.Contains(read.Replays, entry); has != follows && !w.hasQueuedChange(user, entry, follows) {
-				return fmt.Errorf("user %d: replay %d of %d is listed: %v, followed: %v", user, entry.Place.ID, entry.Host, has, follows)
+				return fmt.Errorf("user %d: replay %d of %d is listed: %v, followed: %v", user, entry.Position.ID, entry.Host, has, follows)
 			}
 		}
 	}
@@ -221,7 +221,7 @@ func (w *boardWorld) CheckBoards() error {
 // host or, if the replay is missing, the job that adds it.
 func (w *boardWorld) hasQueuedChange(user services.UserID, entry replayEntry, missing bool) bool {
 	return w.HasQueuedWorker(func(name string) bool {
-		return name == fmt.Sprintf("edge %d/%d", user, entry.Host) || missing && strings.HasPrefix(name, fmt.Sprintf("replay %d ", entry.Place.ID))
+		return name == fmt.Sprintf("edge %d/%d", user, entry.Host) || missing && strings.HasPrefix(name, fmt.Sprintf("replay %d ", entry.Position.ID))
 	})
 }
 

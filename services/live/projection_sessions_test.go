@@ -107,7 +107,7 @@ func TestBoardsOfBrokenDocumentsAreNotReady(t *testing.T) {
 	eachRedis(t, func(v boardTest) {
 		v.buildFromFacts(rdb.FeedFacts{Hosts: []services.FollowedAuthor{{Author: listHost, ItemsCountAfter: 3}}})
 		v.mergeReplays(replayMerge{Stamp: v.beginReplays(), IsRebuild: true, Entries: replaysEndedBetween(1, 9, listHost)})
-		read, err := v.projection.readBoard(v.Context(), boardQuery{Reader: listReader, Limit: 2, Before: ShowPlace{Score: -5, ID: 3}})
+		read, err := v.projection.readBoard(v.Context(), boardQuery{Reader: listReader, Limit: 2, Before: ShowPosition{Score: -5, ID: 3}})
 		v.must(err)
 		if len(read.Replays) != 2 || read.Replays[0] != replayEndedAt(9, listHost) || len(read.Hosts) != 1 {
 			v.Errorf("from among the upcoming: %+v", read)

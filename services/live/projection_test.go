@@ -104,7 +104,7 @@ func (v boardTest) deleteKeys(keys ...string) {
 
 // replayEndedAt is a replay of a show that ended at a millisecond.
 func replayEndedAt(end int, host services.UserID) replayEntry {
-	return replayEntry{ShowPlace{Replay: true, Score: int64(end), ID: services.ShowID(end % 7)}, host}
+	return replayEntry{ShowPosition{Replay: true, Score: int64(end), ID: services.ShowID(end % 7)}, host}
 }
 
 // replaysEndedBetween are the replays of shows that ended between two milliseconds, newest first, as on boards.
@@ -145,9 +145,9 @@ func (v boardTest) readBoard() redisBoard {
 func (v boardTest) wantReplays(what string, got, want redis.ResultStatus, floor int, list []replayEntry) {
 	v.Helper()
 	read := v.readBoard()
-	var position ShowPlace
+	var position ShowPosition
 	if floor > 0 {
-		position = replayEndedAt(floor, 0).Place
+		position = replayEndedAt(floor, 0).Position
 	}
 	if got != want || read.ListReady != (list != nil) || read.Floor != position || !slices.Equal(read.Replays, list) {
 		v.Errorf("%s: status %d, want %d; listed %v with the floor %v, want %v;\n%v\nwant\n%v", what, got, want, read.ListReady, read.Floor, position, read.Replays, list)
@@ -159,13 +159,13 @@ func TestReplaysSortAsBoardsDo(t *testing.T) {
 		draw := func(name string) replayEntry {
 			score := rapid.OneOf(rapid.Int64Range(0, 40), rapid.Int64Range(1_700_000_000_000, 1_900_000_000_000), rapid.Just(int64(maxEndTime))).Draw(t, name)
 			id := rapid.OneOf(rapid.Uint64Range(1, 40), rapid.Uint64Range(1, math.MaxInt64)).Draw(t, name+" id")
-			return replayEntry{ShowPlace{Replay: true, Score: score, ID: services.ShowID(id)}, services.UserID(rapid.Uint32().Draw(t, name+" host"))}
+			return replayEntry{ShowPosition{Replay: true, Score: score, ID: services.ShowID(id)}, services.UserID(rapid.Uint32().Draw(t, name+" host"))}
 		}
 		a, b := draw("a"), draw("b")
 		if got, ok := parseReplay(replayText(a)); !ok || got != a {
 			t.Fatalf("%+v is %q and read as %+v, %v", a, replayText(a), got, ok)
 		}
-		if len(replayText(a)) != replayLength || a.Place != b.Place && a.Place.Before(b.Place) != (replayText(a) > replayText(b)) {
+		if len(replayText(a)) != replayLength || a.Position != b.Position && a.Position.Before(b.Position) != (replayText(a) > replayText(b)) {
 			t.Fatalf("%+v is %q, %+v is %q", a, replayText(a), b, replayText(b))
 		}
 	})
@@ -175,7 +175,7 @@ func TestReplaysSortAsBoardsDo(t *testing.T) {
 			t.Errorf("%q is read as %+v", text, entry)
 		}
 	}
-	if position, ok := parseReplayPosition(positionText(ShowPlace{})); !ok || position != (ShowPlace{}) {
+	if position, ok := parseReplayPosition(positionText(ShowPosition{})); !ok || position != (ShowPosition{}) {
 		t.Errorf("no position is read as %v, %v", position, ok)
 	}
 }
@@ -196,7 +196,7 @@ func TestAListOfReplaysFollowsTheRebuildProtocol(t *testing.T) {
 		v.wantReplays("begun", redis.Applied, redis.Applied, 0, nil)
 		v.wantReplays("read before it was begun", v.mergeReplays(replayMerge{Stamp: early, Entries: one}), redis.Retry, 0, nil)
 		v.wantReplays("into one that is being built", v.mergeReplays(replayMerge{Stamp: stamp, Entries: one}), redis.Applied, 0, nil)
-		whole := replayMerge{Stamp: stamp, IsRebuild: true, Entries: []replayEntry{replayEndedAt(9, otherHost), replayEndedAt(4, listHost)}, Floor: replayEndedAt(3, listHost).Place}
+		whole := replayMerge{Stamp: stamp, IsRebuild: true, Entries: []replayEntry{replayEndedAt(9, otherHost), replayEndedAt(4, listHost)}, Floor: replayEndedAt(3, listHost).Position}
 		all := []replayEntry{replayEndedAt(10, listHost), replayEndedAt(9, otherHost), replayEndedAt(4, listHost)}
 		v.wantReplays("ended", v.mergeReplays(whole), redis.Applied, 3, all)
 		v.wantReplays("ended twice", v.mergeReplays(whole), redis.Applied, 3, all)
@@ -291,17 +291,17 @@ func TestAListOfReplaysKeepsTheNewest(t *testing.T) {
 		for _, page := range []struct{ before, limit, from, to int }{{0, 5, keep + 28, keep + 32}, {keep + 20, 5, keep + 15, keep + 19}, {35, 5, 33, 34}, {33, 5, 1, 0}, {20, 5, 1, 0}} {
 			query := boardQuery{Reader: listReader, Limit: page.limit}
 			if page.before > 0 {
-				query.Before = replayEndedAt(page.before, listHost).Place
+				query.Before = replayEndedAt(page.before, listHost).Position
 			}
 			read, err := v.projection.readBoard(v.Context(), query)
 			v.must(err)
-			if want := replaysEndedBetween(page.from, page.to, listHost); !slices.Equal(read.Replays, want) || read.Floor != replayEndedAt(32, 0).Place {
+			if want := replaysEndedBetween(page.from, page.to, listHost); !slices.Equal(read.Replays, want) || read.Floor != replayEndedAt(32, 0).Position {
 				v.Errorf("%d before %d: %v, want %v; floor %v", page.limit, page.before, read.Replays, want, read.Floor)
 			}
 		}
 		v.mergeReplays(replayMerge{Stamp: v.takeStamp(), Entries: replaysEndedBetween(keep+33, keep+33, otherHost)})
 		held := parseReplays(rdbtest.Snapshot(v.T, v.projection.Projections, listReader).Lists[replaysList.KeyPart])
-		if len(held.entries) != keep+16 || held.floor != replayEndedAt(17, 0).Place || !held.listReady || held.invalidMembers > 0 {
+		if len(held.entries) != keep+16 || held.floor != replayEndedAt(17, 0).Position || !held.listReady || held.invalidMembers > 0 {
 			v.Errorf("after a trim the list has %d, its floor is %v", len(held.entries), held.floor)
 		}
 		var long []rdb.LongList

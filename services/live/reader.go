@@ -31,7 +31,7 @@ func (s *Service) replayLimit(session Session, first int) int {
 
 // readerData reads a viewer's data: the hosts, and at most a number of replays, 0 for none. The data comes from Redis in one round
 // trip, after a rebuild of a missing or outdated document; or from SQL, for example if Redis lacks the viewer's last command.
-func (s *Service) readerData(ctx context.Context, session Session, after ShowPlace, replays int) (readerData, error) {
+func (s *Service) readerData(ctx context.Context, session Session, after ShowPosition, replays int) (readerData, error) {
 	query := boardQuery{Reader: session.Viewer, Limit: replays, Slot: session.slotKey(s.sessionScope)}
 	if after.Replay {
 		query.Before = after
@@ -73,14 +73,14 @@ func readerDataOf(read redisBoard, limit int) readerData {
 	v := readerData{replaysSkipped: limit == 0, hosts: read.Hosts, replaysComplete: read.ListReady, lease: read.Lease}
 	v.replays = replayList{HasMore: len(read.Replays) >= limit, Floor: read.Floor, Lines: make([]boardLine, len(read.Replays))}
 	for i, entry := range read.Replays {
-		v.replays.Lines[i] = boardLine{Place: entry.Place, Host: entry.Host}
+		v.replays.Lines[i] = boardLine{Position: entry.Position, Host: entry.Host}
 	}
 	return v
 }
 
 // viewerReplays returns the viewer's replays after a position: from their list in Redis, which is rebuilt when it is lost, or from
 // SQL if the rebuild takes long.
-func (s *Service) viewerReplays(ctx context.Context, session Session, v readerData, after ShowPlace, replays int) (list replayList, building bool, err error) {
+func (s *Service) viewerReplays(ctx context.Context, session Session, v readerData, after ShowPosition, replays int) (list replayList, building bool, err error) {
 	if v.replaysComplete {
 		return v.replays, false, nil
 	}
@@ -105,16 +105,16 @@ func (s *Service) viewerReplays(ctx context.Context, session Session, v readerDa
 
 // replaysFromSQL reads the replays from SQL as a list in Redis would have them. It reads from the top, wherever the page
 // starts, to find the floor: the newest replay beyond those that a list shows.
-func (s *Service) replaysFromSQL(ctx context.Context, viewer services.UserID, after ShowPlace) (list replayList, err error) {
-	shows, err := replaysOfFollowedHosts(ctx, s.store, viewer, ShowPlace{}, services.FeedRetention+1)
+func (s *Service) replaysFromSQL(ctx context.Context, viewer services.UserID, after ShowPosition) (list replayList, err error) {
+	shows, err := replaysOfFollowedHosts(ctx, s.store, viewer, ShowPosition{}, services.FeedRetention+1)
 	if err != nil {
 		return list, err
 	}
 	if len(shows) > services.FeedRetention {
-		list.Floor, shows = shows[services.FeedRetention].Place(), shows[:services.FeedRetention]
+		list.Floor, shows = shows[services.FeedRetention].Position(), shows[:services.FeedRetention]
 	}
 	for _, show := range shows {
-		if after.ID == 0 || after.Before(show.Place()) {
+		if after.ID == 0 || after.Before(show.Position()) {
 			list.Lines = append(list.Lines, boardLineOf(show))
 		}
 	}

@@ -33,8 +33,8 @@ func drawRecentFollows(t *rapid.T) recentFollows {
 	return recent
 }
 
-func drawShowPosition(t *rapid.T) ShowPlace {
-	return ShowPlace{
+func drawShowPosition(t *rapid.T) ShowPosition {
+	return ShowPosition{
 		Replay: rapid.Bool().Draw(t, "replay"), Score: rapid.Int64().Draw(t, "score"),
 		ID: services.ShowID(rapid.Uint64Range(1, uint64(services.MaxSortableID)).Draw(t, "id")),
 	}
@@ -85,7 +85,7 @@ func FuzzSession(f *testing.F) {
 
 // Any text sent as a cursor is either parsed or refused with a reason. A parsed cursor prints as the same text.
 func FuzzBoardCursor(f *testing.F) {
-	good := CursorText(aSession, ShowPlace{Replay: true, Score: -1, ID: 5})
+	good := CursorText(aSession, ShowPosition{Replay: true, Score: -1, ID: 5})
 	for _, seed := range []string{"", good, good + "=", good[:len(good)-1], good + "A", aSession.String(), strings.Repeat("A", 63), strings.Repeat("_", 63), "\x00", strings.Repeat("A", 10_000)} {
 		f.Add(uint32(3), seed)
 	}
@@ -147,7 +147,7 @@ func TestSessionsOfAnOlderReleaseGoOn(t *testing.T) {
 	if got, err := ParseSession("sessionId", 3, session); got != want || err != nil {
 		t.Errorf("the session is %+v, %v", got, err)
 	}
-	if got, position, err := parseCursor(3, cursor); got != want || position != (ShowPlace{Score: -1, ID: 5}) || err != nil {
+	if got, position, err := parseCursor(3, cursor); got != want || position != (ShowPosition{Score: -1, ID: 5}) || err != nil {
 		t.Errorf("the cursor is of %+v at %+v, %v", got, position, err)
 	}
 }
@@ -292,7 +292,7 @@ func TestPagesExtendTheirSession(t *testing.T) {
 	// The session never lives beyond its longest life.
 	h.Clock.Advance(first.Session.CreationID.Time().Add(h.boards.maxSessionLife).Sub(h.Clock.Now()) - time.Second)
 	lease := h.boards.renew(t.Context(), first.Session, slotLease{})
-	read, err := h.boards.readerData(t.Context(), first.Session, ShowPlace{}, 1)
+	read, err := h.boards.readerData(t.Context(), first.Session, ShowPosition{}, 1)
 	if last := first.Session.CreationID.Time().Add(h.boards.maxSessionLife); err != nil || !lease || read.lease.Until.After(last) || read.lease.Until.Before(last.Add(-time.Millisecond)) {
 		t.Errorf("the lease ends at %s, the session at %s: %v", read.lease.Until, last, err)
 	}

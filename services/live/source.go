@@ -97,12 +97,12 @@ func (l Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	if err != nil {
 		return err
 	}
-	over, err := replaysOfFollowedHosts(ctx, l.service.store, user, ShowPlace{}, services.FeedRetention)
+	over, err := replaysOfFollowedHosts(ctx, l.service.store, user, ShowPosition{}, services.FeedRetention)
 	if err != nil {
 		return err
 	}
 	// The node cache has the replays of huge hosts.
-	pulled, _ := l.service.Memory.replaysAt(hosts, l.service.Memory.Version(), ShowPlace{}, services.FeedRetention)
+	pulled, _ := l.service.Memory.replaysAt(hosts, l.service.Memory.Version(), ShowPosition{}, services.FeedRetention)
 	followed := make(map[services.UserID]services.SortableID, len(hosts))
 	for _, host := range hosts {
 		if !host.CountsNothing {

@@ -62,32 +62,32 @@ func (s Show) OverAt() time.Time {
 	return s.EndedAt
 }
 
-// Place is the show's position on boards, by its status and times; a cancelled show has none.
-func (s Show) Place() ShowPlace {
+// Position is the show's position on boards, by its status and times; a cancelled show has none.
+func (s Show) Position() ShowPosition {
 	switch s.Status {
 	case ShowLive:
-		return ShowPlace{Score: s.StartedAt.UnixMilli(), ID: s.ID}
+		return ShowPosition{Score: s.StartedAt.UnixMilli(), ID: s.ID}
 	// The plan is negated, so that the same descending order puts the soonest plan first, below every live show, whose score is
 	// positive.
 	case ShowUpcoming:
-		return ShowPlace{Score: -s.PlannedAt.UnixMilli(), ID: s.ID}
+		return ShowPosition{Score: -s.PlannedAt.UnixMilli(), ID: s.ID}
 	case ShowReplay:
-		return ShowPlace{Replay: true, Score: s.EndedAt.UnixMilli(), ID: s.ID}
+		return ShowPosition{Replay: true, Score: s.EndedAt.UnixMilli(), ID: s.ID}
 	}
-	return ShowPlace{}
+	return ShowPosition{}
 }
 
-// ShowPlace is a position on a board. Score is a time in milliseconds: the start of a live show, the negated plan of an upcoming
+// ShowPosition is a position on a board. Score is a time in milliseconds: the start of a live show, the negated plan of an upcoming
 // one, the end of a replay. Descending order puts live shows before upcoming ones, the newest start first and the soonest plan
 // first. Replays come after both. Equal times are ordered by ID, the greater first. The zero value is no position.
-type ShowPlace struct {
+type ShowPosition struct {
 	Replay bool // the position is among the replays
 	Score  int64
 	ID     services.ShowID // of the show
 }
 
 // Before reports whether a position is above another one on a board.
-func (p ShowPlace) Before(other ShowPlace) bool {
+func (p ShowPosition) Before(other ShowPosition) bool {
 	switch {
 	case p.Replay != other.Replay:
 		return other.Replay
@@ -107,6 +107,6 @@ const (
 
 // ParseShowID reads "show:KEY". field names the argument in the error.
 func ParseShowID(field, id string) (services.ShowID, error) {
-	place, err := services.ParseTypedID(field, id, services.ShowType)
-	return services.ShowID(place), err
+	value, err := services.ParseTypedID(field, id, services.ShowType)
+	return services.ShowID(value), err
 }

@@ -224,7 +224,7 @@ func (s Show) Late(now time.Time) bool { return s.Status == ShowUpcoming && s.Pl
 // moved reports whether a change moved the show on boards: its status or its position differs.
 func (s Show) moved(before Show) bool {
 	// If the end of an upcoming show is reported before its start, status and position stay: the log has it as a change of texts.
-	return s.Status != before.Status || s.Place() != before.Place()
+	return s.Status != before.Status || s.Position() != before.Position()
 }
 
 // changedTo is the show after a change. UpdatedAt rises even if the clock did not advance or was set back: node caches use it to

@@ -26,16 +26,16 @@ func TestShowsSortInTheDocumentedOrder(t *testing.T) {
 	}
 	byPosition := func(a, b Show) int {
 		switch {
-		case a.Place().Before(b.Place()):
+		case a.Position().Before(b.Position()):
 			return -1
-		case b.Place().Before(a.Place()):
+		case b.Position().Before(a.Position()):
 			return 1
 		}
 		return 0
 	}
 	for i, a := range want {
 		for k, b := range want {
-			if got := a.Place().Before(b.Place()); got != (i < k) {
+			if got := a.Position().Before(b.Position()); got != (i < k) {
 				t.Errorf("show %d before show %d: %v", a.ID, b.ID, got)
 			}
 		}
@@ -46,7 +46,7 @@ func TestShowsSortInTheDocumentedOrder(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("sorted: %v", got)
 	}
-	if position := (Show{ID: 1, Status: ShowCancelled, PlannedAt: at(1)}).Place(); position != (ShowPlace{}) {
+	if position := (Show{ID: 1, Status: ShowCancelled, PlannedAt: at(1)}).Position(); position != (ShowPosition{}) {
 		t.Errorf("a cancelled show has a position: %v", position)
 	}
 }

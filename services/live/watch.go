@@ -68,7 +68,7 @@ type boardWatcher struct {
 	badges *services.Badges // the viewer's badges at the time when session, reader and topPosition were read
 	reader readerData       // the followed hosts
 	// topPosition is the position of the session's first line: shows above it are new. It is zero if the session's board is empty.
-	topPosition       ShowPlace
+	topPosition       ShowPosition
 	sessionReplaced   bool      // a session that was sent or requested has ended
 	slotTaken         bool      // another session has the slot: this one is not renewed, and a request for its pages gets a new one
 	renewedAt         time.Time // when the session was renewed last
@@ -168,7 +168,7 @@ func (w *boardWatcher) readHosts(ctx context.Context, badges *services.Badges, o
 	if session.CreationID == 0 {
 		session = Session{Viewer: w.viewer, DeviceHash: w.deviceHash}
 	}
-	read, err := s.readerData(ctx, session, ShowPlace{}, s.replayLimit(session, 1))
+	read, err := s.readerData(ctx, session, ShowPosition{}, s.replayLimit(session, 1))
 	if err != nil {
 		return err
 	}
@@ -182,15 +182,15 @@ func (w *boardWatcher) readHosts(ctx context.Context, badges *services.Badges, o
 		session = s.newSession(session, read.hosts)
 		w.sessionReplaced, w.renewedAt = w.sessionReplaced || given, time.Time{}
 	}
-	page, _, err := s.cutPage(ctx, session, read, ShowPlace{}, 1)
+	page, _, err := s.cutPage(ctx, session, read, ShowPosition{}, 1)
 	if err != nil {
 		return err
 	}
 	// The fields are set only after everything was read: after an error the next turn begins with the former state, and badges still
 	// differ.
-	w.badges, w.reader, w.session, w.topPosition = badges, read, session, ShowPlace{}
+	w.badges, w.reader, w.session, w.topPosition = badges, read, session, ShowPosition{}
 	if len(page.Lines) > 0 {
-		w.topPosition = page.Lines[0].Place
+		w.topPosition = page.Lines[0].Position
 	}
 	return nil
 }
@@ -209,13 +209,13 @@ func (w *boardWatcher) movesOfNewHosts() (moves []Move, older int) {
 		return nil, 0
 	}
 	m := w.service.Memory
-	active, _ := m.activeAt(since, m.Version(), ShowPlace{}, services.FeedRetention)
-	replays, _ := m.replaysAt(since, m.Version(), ShowPlace{}, services.FeedRetention)
+	active, _ := m.activeAt(since, m.Version(), ShowPosition{}, services.FeedRetention)
+	replays, _ := m.replaysAt(since, m.Version(), ShowPosition{}, services.FeedRetention)
 	for _, show := range slices.Concat(active, replays) {
 		switch {
 		case show.Status != ShowReplay || show.Version > w.session.Version:
 			moves = append(moves, Move{Now: show})
-		case w.topPosition.ID == 0 || show.Place().Before(w.topPosition):
+		case w.topPosition.ID == 0 || show.Position().Before(w.topPosition):
 			older++
 		}
 	}

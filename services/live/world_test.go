@@ -138,7 +138,7 @@ func diffBoardWithFacts(w *fanouttest.World, user services.UserID, document rdb.
 	want := comparedBoard{Hosts: slices.Clip(hosts), SeenPosition: uint64(seen)}
 	if read := readBoard(w, user); read.ListReady {
 		got.Replays, got.OlderReplaysCut = read.Replays, read.Floor.Replay
-		shows, err := replaysOfFollowedHosts(ctx, w.Store, user, ShowPlace{}, services.FeedRetention+1)
+		shows, err := replaysOfFollowedHosts(ctx, w.Store, user, ShowPosition{}, services.FeedRetention+1)
 		w.Must(err)
 		want.Replays = entriesOf(shows[:min(len(shows), services.FeedRetention)])
 		want.OlderReplaysCut = len(shows) > services.FeedRetention

@@ -234,9 +234,9 @@ func markTimeSuffix(at int64) string { return "@" + strconv.FormatInt(at, 10) + 
 func firstMarkTime(marks string, id ID, otherwise int64) int64 {
 	first := int64(0)
 	for mark := range strings.SplitAfterSeq(marks, " ") {
-		place, moment, _ := strings.Cut(mark, "@")
+		upToText, moment, _ := strings.Cut(mark, "@")
 		moment, whole := strings.CutSuffix(moment, " ")
-		upTo, _ := strconv.ParseUint(place, 10, 64)
+		upTo, _ := strconv.ParseUint(upToText, 10, 64)
 		at, err := strconv.ParseInt(moment, 10, 64)
 		if whole && err == nil && ID(upTo) >= id && (first == 0 || at < first) {
 			first = at

@@ -81,7 +81,7 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) 
 		user services.UserID
 		kind string
 	}
-	places := map[key]int{}
+	indexes := map[key]int{}
 	err = r.Each(ctx, st, []any{which, services.MaxCountedSiteMessages}, func(scan func(...any) error) error {
 		var state unreadState
 		var day sql.NullInt64 // null if nothing is unread
@@ -90,16 +90,16 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) 
 			return err
 		}
 		// The rows of one state need not be together.
-		place, known := places[key{state.User, state.Type}]
+		index, known := indexes[key{state.User, state.Type}]
 		if !known {
-			place = len(states)
-			places[key{state.User, state.Type}] = place
+			index = len(states)
+			indexes[key{state.User, state.Type}] = index
 			states = append(states, state)
 		}
 		// Each row counts one day of the newest unread messages. Messages beyond services.MaxCountedSiteMessages + 1 are in no row.
 		if day.Valid {
-			states[place].Unread += unread
-			states[place].Days.Add(day.Int64, unread)
+			states[index].Unread += unread
+			states[index].Days.Add(day.Int64, unread)
 		}
 		return nil
 	})

@@ -188,7 +188,7 @@ func (im *messageImport) Commit(ctx context.Context, line int64) error {
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	err := im.DB.Write(ctx, func(tx *sql.Tx) error {
-		numbers, err := people.EnsureLocked(ctx, tx, keys, nil)
+		ids, err := people.EnsureLocked(ctx, tx, keys, nil)
 		if err != nil {
 			return err
 		}
@@ -208,7 +208,7 @@ func (im *messageImport) Commit(ctx context.Context, line int64) error {
 			// are, and a recipient who has the message already does not get it again.
 			users := make([]services.UserID, len(row.To))
 			for i, key := range row.To {
-				users[i] = numbers[key]
+				users[i] = ids[key]
 			}
 			queued, err := DeliverJobs(row.message, users)
 			if err != nil {

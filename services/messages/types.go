@@ -17,8 +17,8 @@ const MaxID = ID(services.MaxSortableID)
 
 // ParseID reads the output of GlobalID. field names the argument in the error.
 func ParseID(field, id string) (ID, error) {
-	place, err := services.ParseTypedID(field, id, services.SiteMessageType)
-	return ID(place), err
+	value, err := services.ParseTypedID(field, id, services.SiteMessageType)
+	return ID(value), err
 }
 
 // GlobalID is the ID as the API shows it.
@@ -33,8 +33,8 @@ func (id ID) DeliveryReportID() string {
 
 // ParseDeliveryReportID reads the output of DeliveryReportID. field names the argument in the error.
 func ParseDeliveryReportID(field, id string) (ID, error) {
-	place, err := services.ParseTypedID(field, id, services.ReportType)
-	return ID(place), err
+	value, err := services.ParseTypedID(field, id, services.ReportType)
+	return ID(value), err
 }
 
 // Time is when the ID was made, to the millisecond, in UTC.

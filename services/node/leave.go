@@ -14,9 +14,9 @@ func (s *Server) deviceGoneHandler(root *resolvers.Resolver) func(services.Viewe
 	return func(viewer services.Viewer) {
 		ctx, cancel := context.WithTimeout(context.Background(), s.Config.Requests.OperationTimeout)
 		defer cancel()
-		number, known, err := root.Social.FindUser(ctx, viewer.Key)
+		id, known, err := root.Social.FindUser(ctx, viewer.Key)
 		if err == nil && known {
-			err = root.Chat.EndDeviceLeases(ctx, number, viewer.Device)
+			err = root.Chat.EndDeviceLeases(ctx, id, viewer.Device)
 		}
 		if err != nil {
 			s.Log.Warn("the leases of a disconnected device could not be ended; it stays inside its conversations until they expire", "error", err)

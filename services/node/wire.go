@@ -59,7 +59,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		change(&fanoutConfig)
 	}
 	s.Fanout = fanout.New(fanoutConfig)
-	// The audit and the cleaner work on everything that is registered below. They find it when they run, so their place in
+	// The audit and the cleaner work on everything that is registered below. They find it when they run, so their position in
 	// this order does not matter.
 	s.audit = audit.New(audit.Config{Store: s.Store, Redis: s.Redis, Projector: s.Projector, Clock: s.clock, Log: s.Log, Settings: s.Config.Audit})
 	s.cleaner = projector.NewCleaner(s.Projector, s.Config.Projector.CleanEvery)

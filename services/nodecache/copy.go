@@ -82,12 +82,12 @@ func (r *PostAndUserReader) runCopyingToRedis(ctx context.Context) {
 // copyQueuedToRedis puts the queued copies into Redis as the cache has them now. Entries that have changed since they were read
 // are skipped. An error needs no retry: the next reader who misses a copy queues it again.
 func (r *PostAndUserReader) copyQueuedToRedis(ctx context.Context) {
-	ids, numbers := r.copyQueue.takeAll()
-	if len(ids)+len(numbers) == 0 {
+	ids, userIDs := r.copyQueue.takeAll()
+	if len(ids)+len(userIDs) == 0 {
 		return
 	}
 	posts, _ := r.posts.GetAll(ids)
-	users, _ := r.people.GetAll(numbers)
+	users, _ := r.people.GetAll(userIDs)
 	if err := r.copies.PutCopies(ctx, slices.Collect(maps.Values(posts)), slices.Collect(maps.Values(users))); err != nil {
 		r.log.Debug("copies were not written to Redis", "error", err)
 	}

@@ -87,17 +87,17 @@ func (e *fakeStores) Posts(_ context.Context, ids []services.PostID) (map[servic
 	return pick(e.posts, ids), e.sqlErr
 }
 
-func (e *fakeStores) Users(_ context.Context, numbers []services.UserID) (map[services.UserID]services.User, error) {
-	e.usersReadFromSQL += len(numbers)
-	return pick(e.users, numbers), e.sqlErr
+func (e *fakeStores) Users(_ context.Context, ids []services.UserID) (map[services.UserID]services.User, error) {
+	e.usersReadFromSQL += len(ids)
+	return pick(e.users, ids), e.sqlErr
 }
 
 func (e *fakeStores) UserIDs(_ context.Context, keys []string) (map[string]services.UserID, error) {
 	e.usersReadFromSQL += len(keys)
 	found := map[string]services.UserID{}
-	for number, user := range e.users {
+	for id, user := range e.users {
 		if slices.Contains(keys, user.Key) {
-			found[user.Key] = number
+			found[user.Key] = id
 		}
 	}
 	return found, e.sqlErr
@@ -172,7 +172,7 @@ func readPosts(t *testing.T, m *Caches, ids ...services.PostID) map[services.Pos
 func TestReadsMemoryThenRedisThenSQL(t *testing.T) {
 	e := newFakeStores()
 	e.posts[1], e.posts[2], e.redisPosts[2] = postChangedAt(1, 1), postChangedAt(2, 1), postChangedAt(2, 1)
-	e.users[7] = services.User{Number: 7, Key: "g", UpdatedAt: timeAtSecond(1)}
+	e.users[7] = services.User{ID: 7, Key: "g", UpdatedAt: timeAtSecond(1)}
 	m := newCaches(e)
 	posts, users, err := m.Reader.Read(t.Context(), []services.PostID{1, 2, 3}, []services.UserID{7})
 	if err != nil || len(posts) != 2 || users[7].Key != "g" {
@@ -233,7 +233,7 @@ func TestTheLogInvalidatesChangedCopies(t *testing.T) {
 
 func TestProfilesFollowTheLog(t *testing.T) {
 	e := newFakeStores()
-	e.users[7] = services.User{Number: 7, Key: "g", Name: "old", UpdatedAt: timeAtSecond(1)}
+	e.users[7] = services.User{ID: 7, Key: "g", Name: "old", UpdatedAt: timeAtSecond(1)}
 	m := newCaches(e)
 	name := func() string {
 		_, users, err := m.Reader.Read(t.Context(), nil, []services.UserID{7})
@@ -245,12 +245,12 @@ func TestProfilesFollowTheLog(t *testing.T) {
 	if _, err := m.Changelog.RunOnce(t.Context()); err != nil || name() != "old" {
 		t.Fatal(err)
 	}
-	e.users[7] = services.User{Number: 7, Key: "g", Name: "new", UpdatedAt: timeAtSecond(2)}
+	e.users[7] = services.User{ID: 7, Key: "g", Name: "new", UpdatedAt: timeAtSecond(2)}
 	e.logEntries = append(e.logEntries, changelog.Entry{Kind: people.ProfileChangelogKind, Version: 1, At: timeAtSecond(2), Key: services.UserIDText(7)})
 	if _, err := m.Changelog.RunOnce(t.Context()); err != nil || name() != "new" {
 		t.Errorf("the name is %q, %v", name(), err)
 	}
-	e.users[7] = services.User{Number: 7, Key: "g", Name: "newer", UpdatedAt: timeAtSecond(3)}
+	e.users[7] = services.User{ID: 7, Key: "g", Name: "newer", UpdatedAt: timeAtSecond(3)}
 	if m.People.RecordChange(7, timeAtSecond(3)); name() != "newer" {
 		t.Errorf("one's own change is not seen at once: %q", name())
 	}
@@ -310,11 +310,11 @@ func TestMemoryStaysWhileSQLIsAway(t *testing.T) {
 
 func TestUserIDsAreCached(t *testing.T) {
 	e := newFakeStores()
-	e.users[7] = services.User{Number: 7, Key: "g"}
+	e.users[7] = services.User{ID: 7, Key: "g"}
 	m := newCaches(e)
 	for range 3 {
-		if number, ok, err := m.People.UserID(t.Context(), "g"); number != 7 || !ok || err != nil {
-			t.Fatalf("got %d, %t, %v", number, ok, err)
+		if id, ok, err := m.People.UserID(t.Context(), "g"); id != 7 || !ok || err != nil {
+			t.Fatalf("got %d, %t, %v", id, ok, err)
 		}
 	}
 	if e.usersReadFromSQL != 1 {
@@ -324,8 +324,8 @@ func TestUserIDsAreCached(t *testing.T) {
 		t.Errorf("nobody: %t, %v", ok, err)
 	}
 	m.People.KeepUserID("nobody", 8)
-	if number, ok, _ := m.People.UserID(t.Context(), "nobody"); number != 8 || !ok {
-		t.Errorf("kept: %d, %t", number, ok)
+	if id, ok, _ := m.People.UserID(t.Context(), "nobody"); id != 8 || !ok {
+		t.Errorf("kept: %d, %t", id, ok)
 	}
 }
 

@@ -51,12 +51,12 @@ func (s *testNode) applyOwnChange(change versionedPullChange) {
 // writePostChange writes a change of a post into SQL and the log; at is the time of the log entry.
 func (s *testNode) writePostChange(author services.UserID, post services.PostID, deleted bool, at time.Time) versionedPullChange {
 	known := s.stores.pulledPosts[author]
-	place, has := slices.BinarySearch(known.Posts, post)
+	index, has := slices.BinarySearch(known.Posts, post)
 	switch {
 	case deleted && has:
-		known.Posts = slices.Concat(known.Posts[:place], known.Posts[place+1:])
+		known.Posts = slices.Concat(known.Posts[:index], known.Posts[index+1:])
 	case !deleted && !has && post > 0:
-		known.Posts = slices.Insert(slices.Clone(known.Posts), place, post)
+		known.Posts = slices.Insert(slices.Clone(known.Posts), index, post)
 	}
 	if !slices.Contains(s.stores.pullAuthors, author) {
 		s.stores.pullAuthors = append(s.stores.pullAuthors, author)

@@ -102,12 +102,12 @@ func (b *testStore) notifyOtherUser(after services.PostID) services.PostID {
 	b.T.Helper()
 	b.insertPosts(9, 50)
 	b.like(50, 2)
-	place := b.applyCauses(Cause{Recipient: 9, Category: likeCategory, Subject: 50, Actor: 2})[0].NewestShown
-	if place <= after {
-		b.T.Fatalf("another's position %d is not after %d", place, after)
+	position := b.applyCauses(Cause{Recipient: 9, Category: likeCategory, Subject: 50, Actor: 2})[0].NewestShown
+	if position <= after {
+		b.T.Fatalf("another's position %d is not after %d", position, after)
 	}
 	b.unlike(50, 2)
-	return place
+	return position
 }
 
 // storeOrdersNotification stores a host notification in the category orders.

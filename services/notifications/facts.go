@@ -162,22 +162,22 @@ type groupChange struct {
 func (b *lockedCounters) applyFacts(ctx context.Context, supported map[Cause]supportedCause, known map[Cause]storedCause, moments map[Cause]services.SortableID) error {
 	// All changes of a group are one row of changeGroups: an upsert must not meet the same row twice.
 	moved := map[group]*groupChange{}
-	move := func(c Cause, bucket int64, place services.SortableID, by int) {
+	move := func(c Cause, bucket int64, position services.SortableID, by int) {
 		key := counter{c.Recipient, c.Category}
 		if m := b.rows[key]; by != 0 { // a hidden cause changes nothing visible, not even the version or the newest position
 			m.changed = true
 			if by > 0 {
-				m.newestShown = max(m.newestShown, place)
+				m.newestShown = max(m.newestShown, position)
 			}
 		}
 		g := group{key, c.Subject, bucket}
 		if moved[g] == nil {
-			moved[g] = &groupChange{lowestPosition: place}
+			moved[g] = &groupChange{lowestPosition: position}
 		}
 		// lowestPosition is the ID of a new group, and highestPosition is the position that a mark must reach for the whole group
 		// to be read.
-		moved[g].lowestPosition = min(moved[g].lowestPosition, place)
-		moved[g].highestPosition, moved[g].causesDelta = max(moved[g].highestPosition, place), moved[g].causesDelta+by
+		moved[g].lowestPosition = min(moved[g].lowestPosition, position)
+		moved[g].highestPosition, moved[g].causesDelta = max(moved[g].highestPosition, position), moved[g].causesDelta+by
 	}
 	// These are the stored causes that disagree with the facts. Each row stays, with its position.
 	var lowered, restored sql.RowsParameter

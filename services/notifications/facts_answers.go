@@ -92,8 +92,8 @@ func (b *lockedCounters) findFormerMentions(missing []newCause, known map[Cause]
 		m := b.rows[counter{mention.Recipient, mention.Category}]
 		if h, was := known[mention]; was && m != nil {
 			answers = append(answers, formerMention{newCause: r, mention: h, seenTo: m.seenTo, mentionStored: true})
-		} else if place := ended[mention]; place != 0 && m != nil {
-			answers = append(answers, formerMention{newCause: r, mention: storedCause{position: place}, seenTo: m.seenTo, readTo: m.readTo})
+		} else if position := ended[mention]; position != 0 && m != nil {
+			answers = append(answers, formerMention{newCause: r, mention: storedCause{position: position}, seenTo: m.seenTo, readTo: m.readTo})
 		}
 	}
 	return answers

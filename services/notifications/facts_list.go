@@ -217,12 +217,12 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 
 // readNotificationsAt reads the present notifications that contain some positions, keyed by position. A position is absent if it is
 // not in this user's list or if no cause of its group counts. Several positions of one notification have the same value.
-func readNotificationsAt(ctx context.Context, db *sql.DB, user services.UserID, places []services.SortableID, hosts *services.HostCategories, expiry ExpiryDays) (map[services.SortableID]Notification, error) {
+func readNotificationsAt(ctx context.Context, db *sql.DB, user services.UserID, positions []services.SortableID, hosts *services.HostCategories, expiry ExpiryDays) (map[services.SortableID]Notification, error) {
 	asked := map[services.SortableID][]services.SortableID{} // the positions, by the first position of their group
 	var groups []listedGroup
-	err := db.Each(ctx, listedGroupsAtPositions, []any{user, places}, func(scan func(...any) error) error {
-		var place services.SortableID
-		l, err := scanListedGroup(scan, &place)
+	err := db.Each(ctx, listedGroupsAtPositions, []any{user, positions}, func(scan func(...any) error) error {
+		var position services.SortableID
+		l, err := scanListedGroup(scan, &position)
 		if _, defined := hosts.Find(l.category); l.category.HasHostCategoryForm() && !defined {
 			return err // it is being removed
 		}
@@ -232,17 +232,17 @@ func readNotificationsAt(ctx context.Context, db *sql.DB, user services.UserID, 
 		}
 		// The key is the first position of the group: notificationsWithActors returns it as ID. The positions of a group that it
 		// omits stay absent.
-		asked[l.id] = append(asked[l.id], place)
+		asked[l.id] = append(asked[l.id], position)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	described, err := notificationsWithActors(ctx, db, user, groups, expiry.withHostCategories(hosts))
-	found := make(map[services.SortableID]Notification, len(places))
+	found := make(map[services.SortableID]Notification, len(positions))
 	for _, n := range described {
-		for _, place := range asked[n.ID] {
-			found[place] = n
+		for _, position := range asked[n.ID] {
+			found[position] = n
 		}
 	}
 	return found, err

@@ -18,8 +18,8 @@ import (
 // loadedList is a list of notifications as a device loaded it. Marks of this list may arrive after later changes.
 type loadedList struct {
 	markGeneration uint64            // the generation of marks when the list was loaded
-	groupPlaces    []services.PostID // the positions of the listed notifications, in the order of the list
-	causePlaces    []services.PostID // the positions of all causes when the list was loaded
+	groupPositions []services.PostID // the positions of the listed notifications, in the order of the list
+	causePositions []services.PostID // the positions of all causes when the list was loaded
 	markAllUpTo    services.PostID   // position up to which a mark of the whole list reaches
 }
 
@@ -155,15 +155,15 @@ func (p *stateMachine) applyAndCompare(causes ...Cause) {
 
 // loadList loads the list onto a device.
 func (p *stateMachine) loadList(d *loadedList) {
-	d.markGeneration, d.groupPlaces, d.markAllUpTo = p.model.markGeneration, nil, 0
+	d.markGeneration, d.groupPositions, d.markAllUpTo = p.model.markGeneration, nil, 0
 	for _, n := range p.readAllPages(everything) {
-		d.groupPlaces = append(d.groupPlaces, n.NewestPosition)
+		d.groupPositions = append(d.groupPositions, n.NewestPosition)
 		d.markAllUpTo = max(d.markAllUpTo, n.MarkAllUpTo)
 	}
-	if len(d.groupPlaces) > 0 {
-		d.markAllUpTo = max(d.markAllUpTo, d.groupPlaces[0])
+	if len(d.groupPositions) > 0 {
+		d.markAllUpTo = max(d.markAllUpTo, d.groupPositions[0])
 	}
-	d.causePlaces = p.model.allPlaces()
+	d.causePositions = p.model.allPositions()
 }
 
 // sendMark sends a mark of the list that a device loaded last.
@@ -177,37 +177,37 @@ func (p *stateMachine) sendMark() {
 		gen = services.AnyMarkGeneration
 	}
 	var upTo services.PostID
-	if len(d.groupPlaces) > 0 {
+	if len(d.groupPositions) > 0 {
 		if upTo = d.markAllUpTo; rapid.Bool().Draw(p.t, "up to one of them") {
-			upTo = rapid.SampledFrom(d.groupPlaces).Draw(p.t, "place")
+			upTo = rapid.SampledFrom(d.groupPositions).Draw(p.t, "place")
 		}
 	}
 	categories := rapid.Permutation(modelCategories).Draw(p.t, "categories")[:rapid.IntRange(1, 4).Draw(p.t, "how many")]
 	verb := rapid.IntRange(0, 5).Draw(p.t, "mark")
-	before := p.unseenPlaces()
+	before := p.unseenPositions()
 	p.applyMark(verb, d, gen, upTo, categories)
-	after := p.unseenPlaces()
+	after := p.unseenPositions()
 	for _, n := range before {
-		if upTo != 0 && verb < 4 && !slices.Contains(after, n) && !slices.Contains(d.causePlaces, n) && !p.model.isPastPlace(n) {
-			p.t.Fatalf("mark %d up to %v took %v, which is newer than the list: it knew %v", verb, upTo, n, d.causePlaces)
+		if upTo != 0 && verb < 4 && !slices.Contains(after, n) && !slices.Contains(d.causePositions, n) && !p.model.isPastPosition(n) {
+			p.t.Fatalf("mark %d up to %v took %v, which is newer than the list: it knew %v", verb, upTo, n, d.causePositions)
 		}
-		if upTo == d.markAllUpTo && upTo != 0 && verb == 0 && slices.Contains(d.groupPlaces, n) && slices.Contains(after, n) && slices.Contains(categories, p.categoryAt(n)) {
+		if upTo == d.markAllUpTo && upTo != 0 && verb == 0 && slices.Contains(d.groupPositions, n) && slices.Contains(after, n) && slices.Contains(categories, p.categoryAt(n)) {
 			p.t.Fatalf("seen up to %v, %v is unseen, though it was shown", upTo, n)
 		}
 	}
 }
 
-// unseenPlaces are the positions of the unseen notifications, those that the count includes.
-func (p *stateMachine) unseenPlaces() (places []services.PostID) {
+// unseenPositions are the positions of the unseen notifications, those that the count includes.
+func (p *stateMachine) unseenPositions() (positions []services.PostID) {
 	for _, n := range p.readAllPages(onlyUnseen) {
-		places = append(places, n.NewestPosition)
+		positions = append(positions, n.NewestPosition)
 	}
-	return places
+	return positions
 }
 
 // categoryAt is the category of the notification at a position.
-func (p *stateMachine) categoryAt(place services.PostID) services.Category {
-	of, _ := p.model.groupAt(place)
+func (p *stateMachine) categoryAt(position services.PostID) services.Category {
+	of, _ := p.model.groupAt(position)
 	return of.category
 }
 
@@ -219,7 +219,7 @@ func (p *stateMachine) applyMark(verb int, d loadedList, gen uint64, upTo servic
 		case verb == 0:
 			_, err = markSeen(ctx, tx, me, categories, upTo)
 		case verb == 1 && upTo != 0:
-			_, err = markRead(ctx, tx, me, readMarkSelection{UpToPositions: d.groupPlaces[:1+len(d.groupPlaces)/2], MarkGeneration: gen, AllCategories: modelCategories})
+			_, err = markRead(ctx, tx, me, readMarkSelection{UpToPositions: d.groupPositions[:1+len(d.groupPositions)/2], MarkGeneration: gen, AllCategories: modelCategories})
 		case verb == 2:
 			_, err = markRead(ctx, tx, me, readMarkSelection{Categories: categories, UpTo: upTo, MarkGeneration: gen, AllCategories: modelCategories})
 		case verb == 3:
@@ -230,7 +230,7 @@ func (p *stateMachine) applyMark(verb int, d loadedList, gen uint64, upTo servic
 			}
 		case verb == 5 && upTo != 0:
 			of, _ := p.model.groupAt(upTo)
-			if _, err = markUnread(ctx, tx, me, modelCategories, p.model.readStates[of].lowestPlace); services.CodeOf(err) == services.NotFound {
+			if _, err = markUnread(ctx, tx, me, modelCategories, p.model.readStates[of].lowestPosition); services.CodeOf(err) == services.NotFound {
 				err = nil
 			}
 		}
@@ -241,7 +241,7 @@ func (p *stateMachine) applyMark(verb int, d loadedList, gen uint64, upTo servic
 	case verb == 0:
 		p.model.markSeen(categories, upTo)
 	case verb == 1 && upTo != 0:
-		p.model.markShownRead(gen, d.groupPlaces[:1+len(d.groupPlaces)/2])
+		p.model.markShownRead(gen, d.groupPositions[:1+len(d.groupPositions)/2])
 	case verb == 2:
 		p.model.markCategoriesRead(gen, categories, upTo, 0)
 		p.model.undoableMarkAt = time.Time{}
@@ -252,7 +252,7 @@ func (p *stateMachine) applyMark(verb int, d loadedList, gen uint64, upTo servic
 	case verb == 4 && !p.model.undoableMarkAt.IsZero() && now.Sub(p.model.undoableMarkAt) <= undoAllReadPeriod:
 		p.model.undoAllRead()
 	case verb == 5 && upTo != 0:
-		if of, _ := p.model.groupAt(upTo); p.model.highestPlace(of, true) != 0 {
+		if of, _ := p.model.groupAt(upTo); p.model.highestPosition(of, true) != 0 {
 			p.model.markUnread(upTo)
 		}
 	}

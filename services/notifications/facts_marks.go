@@ -123,8 +123,8 @@ func resolveUpTo(ctx context.Context, tx *sql.Tx, user services.UserID, h *recip
 	if upTo <= gone || upTo == newest {
 		return upTo, nil
 	}
-	places, err := readGroupsAt(ctx, tx.Runner, user, []services.SortableID{upTo})
-	if err == nil && len(places) == 0 {
+	byPosition, err := readGroupsAt(ctx, tx.Runner, user, []services.SortableID{upTo})
+	if err == nil && len(byPosition) == 0 {
 		err = services.Errorf(services.NotFound, "upTo: %s is not of a notification of yours", text)
 	}
 	return upTo, err
@@ -151,14 +151,14 @@ type placedGroup struct {
 }
 
 // readGroupsAt finds the groups of some positions of a user. A position that is not in the user's list is absent.
-func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, places []services.SortableID) (map[services.SortableID]placedGroup, error) {
-	found := make(map[services.SortableID]placedGroup, len(places))
-	err := r.Each(ctx, groupsAtPositions, []any{user, places}, func(scan func(...any) error) error {
+func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, positions []services.SortableID) (map[services.SortableID]placedGroup, error) {
+	found := make(map[services.SortableID]placedGroup, len(positions))
+	err := r.Each(ctx, groupsAtPositions, []any{user, positions}, func(scan func(...any) error) error {
 		p := placedGroup{group: group{counter: counter{recipient: user}}}
-		var place services.SortableID
-		err := scan(&p.category, &p.subject, &p.halfDay, &place, &p.id, &p.newestPosition)
+		var position services.SortableID
+		err := scan(&p.category, &p.subject, &p.halfDay, &position, &p.id, &p.newestPosition)
 		p.id = cmp.Or(p.id, p.newestPosition)
-		found[place] = p
+		found[position] = p
 		return err
 	})
 	return found, err
@@ -219,7 +219,7 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, read readMa
 // readMarkedGroups reads the groups that a mark names, each with the position up to which it is read: the greatest position, if a
 // mark names one group twice.
 func (b *lockedCounters) readMarkedGroups(ctx context.Context, user services.UserID, h *recipientRow, read readMarkSelection) (sql.RowsParameter, error) {
-	places, err := readGroupsAt(ctx, b.tx.Runner, user, slices.Concat(read.IDs, read.UpToPositions))
+	byPosition, err := readGroupsAt(ctx, b.tx.Runner, user, slices.Concat(read.IDs, read.UpToPositions))
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +232,7 @@ func (b *lockedCounters) readMarkedGroups(ctx context.Context, user services.Use
 		reach[p.group] = max(reach[p.group], upTo)
 	}
 	for _, id := range read.IDs {
-		p, found := places[id]
+		p, found := byPosition[id]
 		// An ID is the first position of its group; the other positions are no IDs. A category without an entry in b.rows is being
 		// removed.
 		if !found || p.id != id || b.rows[p.counter] == nil {
@@ -241,12 +241,12 @@ func (b *lockedCounters) readMarkedGroups(ctx context.Context, user services.Use
 		// The whole notification is read, including the causes that joined it after it was shown.
 		add(p, h.markAllUpTo(b.tx, user))
 	}
-	for _, place := range read.UpToPositions {
-		p, found := places[place]
+	for _, position := range read.UpToPositions {
+		p, found := byPosition[position]
 		if !found || b.rows[p.counter] == nil {
-			return nil, services.Errorf(services.NotFound, "ids: %s is not of a notification of yours", services.FormatNotificationUpTo(place))
+			return nil, services.Errorf(services.NotFound, "ids: %s is not of a notification of yours", services.FormatNotificationUpTo(position))
 		}
-		add(p, place)
+		add(p, position)
 	}
 	list := make(sql.RowsParameter, len(groups))
 	for i, g := range groups {
@@ -371,11 +371,11 @@ func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, all []ser
 	if err != nil {
 		return nil, err
 	}
-	places, err := readGroupsAt(ctx, tx.Runner, user, []services.SortableID{id})
+	byPosition, err := readGroupsAt(ctx, tx.Runner, user, []services.SortableID{id})
 	if err != nil {
 		return nil, err
 	}
-	p, found := places[id]
+	p, found := byPosition[id]
 	if !found || p.id != id || p.newestPosition == 0 || b.rows[p.counter] == nil {
 		return nil, notInListError("id", id)
 	}

@@ -60,19 +60,19 @@ func (b *testStore) undoAllRead() error {
 }
 
 // markUnread marks a notification of user 1 unread.
-func (b *testStore) markUnread(place services.PostID) error {
-	return b.runMark(func(tx *sql.Tx) error { _, err := markUnread(b.Ctx, tx, 1, services.Categories, place); return err })
+func (b *testStore) markUnread(position services.PostID) error {
+	return b.runMark(func(tx *sql.Tx) error { _, err := markUnread(b.Ctx, tx, 1, services.Categories, position); return err })
 }
 
 // likeThreePosts adds likes of three posts of user 1 and returns the positions, the oldest first.
-func (b *testStore) likeThreePosts() (places []services.PostID) {
+func (b *testStore) likeThreePosts() (positions []services.PostID) {
 	b.T.Helper()
 	b.insertPosts(1, 5, 6, 7)
 	for _, post := range []services.PostID{5, 6, 7} {
 		b.like(post, 2)
-		places = append(places, b.applyCauses(newLikeCause(post, 2))[0].NewestShown)
+		positions = append(positions, b.applyCauses(newLikeCause(post, 2))[0].NewestShown)
 	}
-	return places
+	return positions
 }
 
 // publishAnswer publishes an answer that may mention users, and applies its causes for user 1.
@@ -280,12 +280,12 @@ func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 // A notification that is marked unread counts only if it is above the seen position. A late mark of an earlier list leaves it unread.
 func TestAMarkAsUnreadBeginsANewGeneration(t *testing.T) {
 	eachStore(t, func(b *testStore) {
-		places := b.likeThreePosts()
-		sqltest.Equal(b.T, b.markRead(readMarkSelection{UpToPositions: places, MarkGeneration: services.AnyMarkGeneration}), nil)
+		positions := b.likeThreePosts()
+		sqltest.Equal(b.T, b.markRead(readMarkSelection{UpToPositions: positions, MarkGeneration: services.AnyMarkGeneration}), nil)
 		b.wantUnseenAndUnread("read", 0, 0)
-		sqltest.Equal(b.T, b.markUnread(places[1]), nil)
+		sqltest.Equal(b.T, b.markUnread(positions[1]), nil)
 		b.wantUnseenAndUnread("one unread again, never seen", 1, 1)
-		old := readMarkSelection{UpToPositions: places, MarkGeneration: 0}
+		old := readMarkSelection{UpToPositions: positions, MarkGeneration: 0}
 		sqltest.Equal(b.T, b.markRead(old), nil)
 		b.wantUnseenAndUnread("a late mark by ids", 1, 1)
 		sqltest.Equal(b.T, b.markRead(readMarkSelection{Categories: services.Categories, MarkGeneration: 0}), nil)
@@ -296,7 +296,7 @@ func TestAMarkAsUnreadBeginsANewGeneration(t *testing.T) {
 			return err
 		})
 		b.wantUnseenAndUnread("seen", 0, 1)
-		sqltest.Equal(b.T, b.markUnread(places[0]), nil)
+		sqltest.Equal(b.T, b.markUnread(positions[0]), nil)
 		b.wantUnseenAndUnread("another unread again, which was seen", 0, 2)
 		old.MarkGeneration = 2
 		sqltest.Equal(b.T, b.markRead(old), nil)
@@ -306,14 +306,14 @@ func TestAMarkAsUnreadBeginsANewGeneration(t *testing.T) {
 
 func TestMarkAllReadAndUndo(t *testing.T) {
 	eachStore(t, func(b *testStore) {
-		places := b.likeThreePosts()
-		sqltest.Equal(b.T, b.markRead(readMarkSelection{UpToPositions: places[:1], MarkGeneration: services.AnyMarkGeneration}), nil)
+		positions := b.likeThreePosts()
+		sqltest.Equal(b.T, b.markRead(readMarkSelection{UpToPositions: positions[:1], MarkGeneration: services.AnyMarkGeneration}), nil)
 		until := b.markAllRead(services.AnyMarkGeneration)
 		sqltest.Equal(b.T, until, b.Clock.Now().Add(30*time.Second))
 		b.wantUnseenAndUnread("all read", 0, 0)
 		b.Clock.Advance(10 * time.Second)
 		sqltest.Equal(b.T, b.markAllRead(services.AnyMarkGeneration), until) // a second tap changes nothing
-		sqltest.Equal(b.T, b.markRead(readMarkSelection{UpToPositions: places[1:2], MarkGeneration: services.AnyMarkGeneration}), nil)
+		sqltest.Equal(b.T, b.markRead(readMarkSelection{UpToPositions: positions[1:2], MarkGeneration: services.AnyMarkGeneration}), nil)
 		b.like(7, 3)
 		b.applyCauses(newLikeCause(7, 3))
 		b.Clock.Advance(20 * time.Second)
@@ -354,11 +354,11 @@ func TestASecondMarkAllReadKeepsTheUndoOfTheFirst(t *testing.T) {
 // "Mark all read" also marks undone causes: a cause that comes back is read.
 func TestMarkAllReadCoversUndoneCauses(t *testing.T) {
 	eachStore(t, func(b *testStore) {
-		places := b.likeThreePosts()
+		positions := b.likeThreePosts()
 		b.unlike(7, 2)
 		b.applyCauses(newLikeCause(7, 2))
 		b.wantUnseenAndUnread("two left", 2, 2)
-		sqltest.WantCode(b.T, b.markUnread(places[2]), services.NotFound)
+		sqltest.WantCode(b.T, b.markUnread(positions[2]), services.NotFound)
 		b.markAllRead(services.AnyMarkGeneration)
 		b.like(7, 2)
 		b.applyCauses(newLikeCause(7, 2))

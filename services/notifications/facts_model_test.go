@@ -38,15 +38,15 @@ type readState struct {
 	// markedUnreadGeneration is the generation in which the group was last marked unread; undoableMarkNumber is the number of the
 	// mark that readToBeforeMark belongs to.
 	markedUnreadGeneration, undoableMarkNumber uint64
-	lowestPlace                                services.PostID // the group's ID: its least position when it came into being
+	lowestPosition                             services.PostID // the group's ID: its least position when it came into being
 }
 
 // storedCauseModel is the model of a stored cause.
 type storedCauseModel struct {
-	place        services.PostID // its position
-	happenedAt   time.Time
-	counts       bool // its fact exists, so it counts
-	hasPastPlace bool // it was reported with its time, and its place is of that time
+	position        services.PostID // its position
+	happenedAt      time.Time
+	counts          bool // its fact exists, so it counts
+	hasPastPosition bool // it was reported with its time, and its position is of that time
 }
 
 // notificationsModel is a simple model of one user's notifications.
@@ -61,7 +61,7 @@ type notificationsModel struct {
 	// storedCauses has the stored causes, and readStates has the stored groups.
 	storedCauses   map[Cause]*storedCauseModel
 	readStates     map[groupKey]*readState
-	newestPlace    services.PostID                       // the newest position of any cause
+	newestPosition services.PostID                       // the newest position of any cause
 	markGeneration uint64                                // rises when notifications become unread again
 	lastMarkNumber uint64                                // the number of the last mark of everything
 	undoableMarkAt time.Time                             // when that mark happened; zero if it cannot be undone
@@ -151,7 +151,7 @@ func (m *notificationsModel) applyCauses(now time.Time, causes []Cause) {
 		if k := m.storedCauses[c]; k != nil && k.counts != stands {
 			k.counts, changed[c.Category] = stands, true
 			if stands { // it may have ended before it was ever shown
-				m.newestShown[c.Category] = max(m.newestShown[c.Category], k.place)
+				m.newestShown[c.Category] = max(m.newestShown[c.Category], k.position)
 			}
 		} else if k == nil && !slices.Contains(fresh, c) {
 			fresh = append(fresh, c)
@@ -172,34 +172,34 @@ func (m *notificationsModel) applyCauses(now time.Time, causes []Cause) {
 	})
 	tops := map[groupKey]services.PostID{} // before the new causes
 	for of := range m.readStates {
-		tops[of] = m.highestPlace(of, false)
+		tops[of] = m.highestPosition(of, false)
 	}
 	for _, c := range fresh {
 		_, stands := facts[c]
-		place := max(m.newestPlace+1, services.FirstNotificationPosition(now, m.recipient))
+		position := max(m.newestPosition+1, services.FirstNotificationPosition(now, m.recipient))
 		if moments[c] != 0 {
-			place = m.nextPastPlace(moments[c])
+			position = m.nextPastPosition(moments[c])
 		}
-		m.newestPlace = max(m.newestPlace, place)
-		place = m.placeOfNewCause(c, place, causes)
-		m.storedCauses[c] = &storedCauseModel{place: place, happenedAt: at[c], counts: stands, hasPastPlace: moments[c] != 0}
+		m.newestPosition = max(m.newestPosition, position)
+		position = m.positionOfNewCause(c, position, causes)
+		m.storedCauses[c] = &storedCauseModel{position: position, happenedAt: at[c], counts: stands, hasPastPosition: moments[c] != 0}
 		if stands {
-			m.newestShown[c.Category], changed[c.Category] = max(m.newestShown[c.Category], place), true
+			m.newestShown[c.Category], changed[c.Category] = max(m.newestShown[c.Category], position), true
 		}
 		if m.readStates[m.groupOf(c)] == nil {
-			m.readStates[m.groupOf(c)] = &readState{lowestPlace: place}
+			m.readStates[m.groupOf(c)] = &readState{lowestPosition: position}
 		}
 		r := m.readStates[m.groupOf(c)]
 		if tops[m.groupOf(c)] == 0 {
-			r.lowestPlace = min(r.lowestPlace, place)
+			r.lowestPosition = min(r.lowestPosition, position)
 		}
-		if place <= lowestPositionRange(m.recipient, true).last && (r.markedUnreadGeneration == 0 || r.readTo >= tops[m.groupOf(c)]) {
-			r.readTo = max(r.readTo, place)
+		if position <= lowestPositionRange(m.recipient, true).last && (r.markedUnreadGeneration == 0 || r.readTo >= tops[m.groupOf(c)]) {
+			r.readTo = max(r.readTo, position)
 		}
 	}
 	for _, c := range fresh {
-		if place := m.storedCauses[c].place; m.storedCauses[c].hasPastPlace && place <= m.readTo[c.Category] {
-			m.coverByEarlierMark(m.groupOf(c), place, tops[m.groupOf(c)])
+		if position := m.storedCauses[c].position; m.storedCauses[c].hasPastPosition && position <= m.readTo[c.Category] {
+			m.coverByEarlierMark(m.groupOf(c), position, tops[m.groupOf(c)])
 		}
 	}
 	m.incrementVersions(changed)
@@ -212,30 +212,30 @@ func (m *notificationsModel) incrementVersions(changed map[services.Category]boo
 	}
 }
 
-// highestPlace is the greatest position in a group, of the standing causes or of all.
-func (m *notificationsModel) highestPlace(of groupKey, standing bool) (top services.PostID) {
+// highestPosition is the greatest position in a group, of the standing causes or of all.
+func (m *notificationsModel) highestPosition(of groupKey, standing bool) (top services.PostID) {
 	for c, k := range m.storedCauses {
 		if m.groupOf(c) == of && (k.counts || !standing) {
-			top = max(top, k.place)
+			top = max(top, k.position)
 		}
 	}
 	return top
 }
 
-// allPlaces are the positions of all causes. A line shows all of its causes: when the newest is undone, the line falls back to the
+// allPositions are the positions of all causes. A line shows all of its causes: when the newest is undone, the line falls back to the
 // position of another cause that was also shown. An undone cause has a position too: a mark covers it, so that it is read when it
 // begins again.
-func (m *notificationsModel) allPlaces() (places []services.PostID) {
+func (m *notificationsModel) allPositions() (positions []services.PostID) {
 	for _, k := range m.storedCauses {
-		places = append(places, k.place)
+		positions = append(positions, k.position)
 	}
-	return places
+	return positions
 }
 
 // markSeen marks categories of the model seen up to a position, as the function markSeen does in SQL.
 func (m *notificationsModel) markSeen(categories []services.Category, upTo services.PostID) {
 	for _, category := range categories {
-		if upTo = cmp.Or(upTo, m.newestPlace); upTo > m.seenTo[category] {
+		if upTo = cmp.Or(upTo, m.newestPosition); upTo > m.seenTo[category] {
 			m.seenTo[category] = upTo
 			m.versions[category]++
 		}
@@ -243,9 +243,9 @@ func (m *notificationsModel) markSeen(categories []services.Category, upTo servi
 }
 
 // groupAt is the group that contains a position.
-func (m *notificationsModel) groupAt(place services.PostID) (of groupKey, found bool) {
+func (m *notificationsModel) groupAt(position services.PostID) (of groupKey, found bool) {
 	for c, k := range m.storedCauses {
-		if k.place == place {
+		if k.position == position {
 			return m.groupOf(c), true
 		}
 	}
@@ -253,16 +253,16 @@ func (m *notificationsModel) groupAt(place services.PostID) (of groupKey, found 
 }
 
 // markShownRead marks the notifications at some positions of the model read, each up to the position.
-func (m *notificationsModel) markShownRead(gen uint64, places []services.PostID) {
+func (m *notificationsModel) markShownRead(gen uint64, positions []services.PostID) {
 	changed := map[services.Category]bool{}
 	reach := map[groupKey]services.PostID{}
-	for _, place := range places {
-		of, _ := m.groupAt(place)
-		reach[of] = max(reach[of], place)
+	for _, position := range positions {
+		of, _ := m.groupAt(position)
+		reach[of] = max(reach[of], position)
 	}
-	for of, place := range reach {
-		if r := m.readStates[of]; r.markedUnreadGeneration <= gen && (r.readTo < place || r.undoableMarkNumber != 0 && r.readToBeforeMark < place) {
-			r.readTo, r.readToBeforeMark, changed[of.category] = max(r.readTo, place), max(r.readToBeforeMark, place), true
+	for of, position := range reach {
+		if r := m.readStates[of]; r.markedUnreadGeneration <= gen && (r.readTo < position || r.undoableMarkNumber != 0 && r.readToBeforeMark < position) {
+			r.readTo, r.readToBeforeMark, changed[of.category] = max(r.readTo, position), max(r.readToBeforeMark, position), true
 		}
 	}
 	m.incrementVersions(changed)
@@ -279,13 +279,13 @@ func (r *readState) markReadTo(upTo services.PostID, undo uint64) {
 
 // markCategoriesRead marks categories of the model read up to a position. It reports whether a visible group changed.
 func (m *notificationsModel) markCategoriesRead(gen uint64, categories []services.Category, upTo services.PostID, undo uint64) bool {
-	upTo = cmp.Or(upTo, m.newestPlace)
+	upTo = cmp.Or(upTo, m.newestPosition)
 	changed := map[services.Category]bool{}
 	var undone []*readState // none of these is shown, so marking them read changes nothing visible
 	for of, r := range m.readStates {
 		switch {
-		case !slices.Contains(categories, of.category) || m.highestPlace(of, false) <= r.readTo || r.readTo >= upTo || r.markedUnreadGeneration > gen:
-		case m.highestPlace(of, true) > r.readTo:
+		case !slices.Contains(categories, of.category) || m.highestPosition(of, false) <= r.readTo || r.readTo >= upTo || r.markedUnreadGeneration > gen:
+		case m.highestPosition(of, true) > r.readTo:
 			r.markReadTo(upTo, undo)
 			changed[of.category] = true
 		default:
@@ -322,8 +322,8 @@ func (m *notificationsModel) undoAllRead() {
 }
 
 // markUnread marks the notification at a position of the model unread.
-func (m *notificationsModel) markUnread(place services.PostID) {
-	of, _ := m.groupAt(place)
+func (m *notificationsModel) markUnread(position services.PostID) {
+	of, _ := m.groupAt(position)
 	m.markGeneration++
 	r := m.readStates[of]
 	r.readTo, r.undoableMarkNumber, r.markedUnreadGeneration = 0, 0, m.markGeneration
@@ -342,8 +342,8 @@ func (m *notificationsModel) expectedList(now time.Time, expiry ExpiryDays) (lis
 		slices.SortFunc(causes, func(a, b Cause) int {
 			return cmp.Or(m.storedCauses[b].happenedAt.Compare(m.storedCauses[a].happenedAt), cmp.Compare(b.Object, a.Object), cmp.Compare(b.Actor, a.Actor))
 		})
-		last := m.highestPlace(of, true)
-		n := Notification{ID: m.readStates[of].lowestPlace, NewestPosition: last, Category: of.category, Subject: of.subject, At: m.storedCauses[causes[0]].happenedAt,
+		last := m.highestPosition(of, true)
+		n := Notification{ID: m.readStates[of].lowestPosition, NewestPosition: last, Category: of.category, Subject: of.subject, At: m.storedCauses[causes[0]].happenedAt,
 			Read: last <= m.readStates[of].readTo, Seen: last <= max(m.seenTo[of.category], m.readStates[of].readTo)}
 		n.ExpiredUnseen = !n.Seen && of.halfDay/2 < expiry.oldestCountedDay(of.category, now.Unix()/86400)
 		if host := m.hostNotifications[causes[0]]; host != nil {
@@ -370,7 +370,7 @@ func (m *notificationsModel) withMarkAllUpTo(list []Notification) []Notification
 		return list
 	}
 	for of, r := range m.readStates {
-		if last := m.highestPlace(of, true); last > max(r.readTo, list[0].NewestPosition) {
+		if last := m.highestPosition(of, true); last > max(r.readTo, list[0].NewestPosition) {
 			list[0].MarkAllUpTo = max(list[0].MarkAllUpTo, last)
 		}
 	}
@@ -382,7 +382,7 @@ func (m *notificationsModel) expectedState(now time.Time, category services.Cate
 	state := categoryState{Recipient: m.recipient, Category: category, Version: m.versions[category],
 		NewestShown: m.newestShown[category], SeenTo: m.seenTo[category], NewestDay: now.Unix() / 86400}
 	for of, r := range m.readStates {
-		if newest := m.highestPlace(of, true); of.category == category && newest > max(m.seenTo[category], r.readTo) {
+		if newest := m.highestPosition(of, true); of.category == category && newest > max(m.seenTo[category], r.readTo) {
 			if ago := max(state.NewestDay-of.halfDay/2, 0); ago < 8 {
 				state.UnseenByDay[ago]++
 			} else {

@@ -96,18 +96,18 @@ func (b *lockedCounters) readLastPositions(ctx context.Context, missing []newCau
 
 // takeNext takes the next free position in the range of a moment or, if that is full, in the last range of its millisecond, which has
 // room for a million: see positionRangesOf.
-func (p lastPositions) takeNext(recipient services.UserID, moment services.SortableID) (place services.SortableID) {
+func (p lastPositions) takeNext(recipient services.UserID, moment services.SortableID) (position services.SortableID) {
 	for _, one := range positionRangesOf(recipient, moment) {
-		place = one.first
+		position = one.first
 		if last, taken := p[one]; taken {
-			place = last + 1
+			position = last + 1
 		}
-		if place <= one.last {
-			p[one] = place
+		if position <= one.last {
+			p[one] = position
 			break
 		}
 	}
-	return place
+	return position
 }
 
 // splitEventMoments returns the causes without their moments, sorted and without duplicates, and the earliest moment of each cause

@@ -30,59 +30,59 @@ func (p *stateMachine) likeAtPastTime() {
 	}
 }
 
-// nextPastPlace is the next free position in the range of a moment.
-func (m *notificationsModel) nextPastPlace(moment services.PostID) services.PostID {
+// nextPastPosition is the next free position in the range of a moment.
+func (m *notificationsModel) nextPastPosition(moment services.PostID) services.PostID {
 	first, last := positionsOfMoment(moment, m.recipient)
-	return m.nextFreePlace(first, last)
+	return m.nextFreePosition(first, last)
 }
 
-// nextFreePlace is the next free position in a range.
-func (m *notificationsModel) nextFreePlace(first, last services.PostID) services.PostID {
+// nextFreePosition is the next free position in a range.
+func (m *notificationsModel) nextFreePosition(first, last services.PostID) services.PostID {
 	next := first
 	for _, k := range m.storedCauses {
-		if first <= k.place && k.place <= last {
-			next = max(next, k.place+1)
+		if first <= k.position && k.position <= last {
+			next = max(next, k.position+1)
 		}
 	}
 	return next
 }
 
-// placeOfNewCause returns the position of a new cause: place, or for an answer that was seen or read as a mention the next free position
-// of lowestPositionRange. Such an answer is seen.
-func (m *notificationsModel) placeOfNewCause(c Cause, place services.PostID, causes []Cause) services.PostID {
+// positionOfNewCause returns the position of a new cause: position, or for an answer that was seen or read as a mention the next free
+// position of lowestPositionRange. Such an answer is seen.
+func (m *notificationsModel) positionOfNewCause(c Cause, position services.PostID, causes []Cause) services.PostID {
 	mention := Cause{Recipient: m.recipient, Category: services.CategoryMention, Subject: c.Object, Actor: c.Actor}
 	was := m.storedCauses[mention]
 	if c.Category != services.CategoryComment || was == nil || !slices.Contains(causes, mention) {
-		return place
+		return position
 	}
-	read := was.place <= m.readStates[m.groupOf(mention)].readTo
-	if !read && was.place > m.seenTo[services.CategoryMention] {
-		return place
+	read := was.position <= m.readStates[m.groupOf(mention)].readTo
+	if !read && was.position > m.seenTo[services.CategoryMention] {
+		return position
 	}
 	of := lowestPositionRange(m.recipient, read)
-	place = m.nextFreePlace(of.first, of.last)
-	m.seenTo[c.Category] = max(m.seenTo[c.Category], place)
-	return place
+	position = m.nextFreePosition(of.first, of.last)
+	m.seenTo[c.Category] = max(m.seenTo[c.Category], position)
+	return position
 }
 
 // coverByEarlierMark makes a group read because an earlier mark of its category covers one of its causes, which is reported only
 // now. What was marked unread, or left out by the mark, stays unread. top is the group's greatest position before the new causes.
-func (m *notificationsModel) coverByEarlierMark(of groupKey, place, top services.PostID) {
+func (m *notificationsModel) coverByEarlierMark(of groupKey, position, top services.PostID) {
 	r, to := m.readStates[of], m.readTo[of.category]
 	if r.markedUnreadGeneration > 0 && r.readTo < top {
 		return
 	}
-	if !m.undoableMarkAt.IsZero() && place > m.readToBeforeMark[of.category] && r.undoableMarkNumber != m.lastMarkNumber {
+	if !m.undoableMarkAt.IsZero() && position > m.readToBeforeMark[of.category] && r.undoableMarkNumber != m.lastMarkNumber {
 		r.readToBeforeMark, r.undoableMarkNumber = max(m.readToBeforeMark[of.category], r.readTo), m.lastMarkNumber
 	}
 	r.readTo = max(r.readTo, to)
 }
 
-// isPastPlace reports whether a position is of a past time: a mark of a later position covers it, whether its list showed it or not.
-func (m *notificationsModel) isPastPlace(place services.PostID) bool {
+// isPastPosition reports whether a position is of a past time: a mark of a later position covers it, whether its list showed it or not.
+func (m *notificationsModel) isPastPosition(position services.PostID) bool {
 	for _, k := range m.storedCauses {
-		if k.place == place {
-			return k.hasPastPlace
+		if k.position == position {
+			return k.hasPastPosition
 		}
 	}
 	return false

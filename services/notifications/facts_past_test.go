@@ -100,25 +100,25 @@ func TestPastAndPresentCausesOfOneMillisecondBothCount(t *testing.T) {
 // notification stays unread. If all of it was read again before the mark of everything, the mark covers the causes.
 func TestALateCauseLeavesANotificationUnread(t *testing.T) {
 	for name, c := range map[string]struct {
-		marks  func(b *testStore, places []services.PostID)
+		marks  func(b *testStore, positions []services.PostID)
 		unread int // how many notifications are unread after the marks
 	}{
-		"marked unread": {func(b *testStore, places []services.PostID) {
+		"marked unread": {func(b *testStore, positions []services.PostID) {
 			b.markAllRead(services.AnyMarkGeneration)
-			sqltest.Equal(b.T, b.markUnread(places[0]), nil)
+			sqltest.Equal(b.T, b.markUnread(positions[0]), nil)
 		}, 1},
-		"left out by a mark of an older list": {func(b *testStore, places []services.PostID) {
-			sqltest.Equal(b.T, b.markUnread(places[0]), nil)
+		"left out by a mark of an older list": {func(b *testStore, positions []services.PostID) {
+			sqltest.Equal(b.T, b.markUnread(positions[0]), nil)
 			b.markAllRead(0)
 		}, 1},
-		"read in part since": {func(b *testStore, places []services.PostID) {
+		"read in part since": {func(b *testStore, positions []services.PostID) {
 			b.markAllRead(services.AnyMarkGeneration)
-			sqltest.Equal(b.T, b.markUnread(places[0]), nil)
-			sqltest.Equal(b.T, b.markRead(withAllCategories(readMarkSelection{UpToPositions: places[:1], MarkGeneration: services.AnyMarkGeneration})), nil)
+			sqltest.Equal(b.T, b.markUnread(positions[0]), nil)
+			sqltest.Equal(b.T, b.markRead(withAllCategories(readMarkSelection{UpToPositions: positions[:1], MarkGeneration: services.AnyMarkGeneration})), nil)
 		}, 1},
-		"read before everything": {func(b *testStore, places []services.PostID) {
-			sqltest.Equal(b.T, b.markUnread(places[0]), nil)
-			sqltest.Equal(b.T, b.markRead(withAllCategories(readMarkSelection{UpToPositions: places, MarkGeneration: services.AnyMarkGeneration})), nil)
+		"read before everything": {func(b *testStore, positions []services.PostID) {
+			sqltest.Equal(b.T, b.markUnread(positions[0]), nil)
+			sqltest.Equal(b.T, b.markRead(withAllCategories(readMarkSelection{UpToPositions: positions, MarkGeneration: services.AnyMarkGeneration})), nil)
 			b.markAllRead(services.AnyMarkGeneration)
 		}, 0},
 	} {
@@ -131,7 +131,7 @@ func TestALateCauseLeavesANotificationUnread(t *testing.T) {
 					b.Clock.Advance(time.Second)
 					return newest
 				}
-				places := []services.PostID{liked(5, 2), liked(5, 3)}
+				positions := []services.PostID{liked(5, 2), liked(5, 3)}
 				moments := services.NewIDClock(b.Clock, 1)
 				late := func(liker services.UserID) Cause {
 					b.like(5, liker)
@@ -143,7 +143,7 @@ func TestALateCauseLeavesANotificationUnread(t *testing.T) {
 				b.Restrict(services.Restriction{Kind: services.Block, Owner: 1, Other: 4, MadeAt: 50})
 				b.Clock.Advance(time.Second)
 				b.markLikesSeen(liked(6, 2))
-				c.marks(b, places)
+				c.marks(b, positions)
 				b.wantUnseenAndUnread("before", 0, c.unread)
 				before := b.applyCauses(newLikeCause(6, 2)) // it changes nothing
 				sqltest.Equal(b.T, b.applyCauses(hidden), before)

@@ -101,14 +101,14 @@ func TestLikeNotifiesOnce(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.insertPosts(1, 5, 6)
 		b.like(5, 2)
-		place := services.SortableIDAt(b.Clock.Now())
+		position := services.SortableIDAt(b.Clock.Now())
 		for range 3 { // redelivered
-			sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2), newLikeCause(5, 2)), []categoryState{b.stateWithUnseenToday(1, place, 0, 1)})
+			sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2), newLikeCause(5, 2)), []categoryState{b.stateWithUnseenToday(1, position, 0, 1)})
 		}
 		b.like(5, 3)
 		b.like(6, 2)
-		sqltest.Equal(b.T, b.applyCauses(newLikeCause(6, 2), newLikeCause(5, 3)), []categoryState{b.stateWithUnseenToday(2, place+2, 0, 2)})
-		sqltest.Equal(b.T, sqltest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T), []categoryState{b.stateWithUnseenToday(2, place+2, 0, 2)})
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(6, 2), newLikeCause(5, 3)), []categoryState{b.stateWithUnseenToday(2, position+2, 0, 2)})
+		sqltest.Equal(b.T, sqltest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T), []categoryState{b.stateWithUnseenToday(2, position+2, 0, 2)})
 	})
 }
 
@@ -117,14 +117,14 @@ func TestAnUndoneLikeStopsCountingAndKeepsItsPosition(t *testing.T) {
 		b.insertPosts(1, 5)
 		b.like(5, 2)
 		b.applyCauses(newLikeCause(5, 2))
-		place := services.SortableIDAt(b.Clock.Now())
+		position := services.SortableIDAt(b.Clock.Now())
 		b.unlike(5, 2)
-		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2)), []categoryState{b.stateWithUnseenToday(2, place, 0, 0)})
-		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2)), []categoryState{b.stateWithUnseenToday(2, place, 0, 0)})
-		sqltest.Equal(b.T, b.markLikesSeen(0), b.stateWithUnseenToday(3, place, place, 0))
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2)), []categoryState{b.stateWithUnseenToday(2, position, 0, 0)})
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2)), []categoryState{b.stateWithUnseenToday(2, position, 0, 0)})
+		sqltest.Equal(b.T, b.markLikesSeen(0), b.stateWithUnseenToday(3, position, position, 0))
 		b.Clock.Advance(13 * time.Hour) // another half day, and today still
 		b.like(5, 2)
-		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2)), []categoryState{b.stateWithUnseenToday(4, place, place, 0)}) // seen, and stays seen
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2)), []categoryState{b.stateWithUnseenToday(4, position, position, 0)}) // seen, and stays seen
 	})
 }
 
@@ -133,12 +133,12 @@ func TestDeletedPostStopsNotifying(t *testing.T) {
 		b.insertPosts(1, 5, 6)
 		b.like(5, 2, 3, 4)
 		b.like(6, 2)
-		place := services.SortableIDAt(b.Clock.Now())
-		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 0), newLikeCause(6, 0), newLikeCause(5, 3)), []categoryState{b.stateWithUnseenToday(1, place+3, 0, 2)})
+		position := services.SortableIDAt(b.Clock.Now())
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 0), newLikeCause(6, 0), newLikeCause(5, 3)), []categoryState{b.stateWithUnseenToday(1, position+3, 0, 2)})
 		b.deletePost(5)
-		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 0)), []categoryState{b.stateWithUnseenToday(2, place+3, 0, 1)})
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 0)), []categoryState{b.stateWithUnseenToday(2, position+3, 0, 1)})
 		b.like(5, 9)
-		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 9), newLikeCause(5, 0)), []categoryState{b.stateWithUnseenToday(2, place+3, 0, 1)})
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 9), newLikeCause(5, 0)), []categoryState{b.stateWithUnseenToday(2, position+3, 0, 1)})
 	})
 }
 
@@ -163,8 +163,8 @@ func TestGroupsAreHalfDaysOfTheLikesTime(t *testing.T) {
 		b.like(5, 4)
 		b.Clock.Advance(time.Microsecond) // the next day
 		b.like(5, 6)
-		place := services.SortableIDAt(b.Clock.Now())
-		want := b.stateWithUnseenToday(1, place+3, 0, 1)
+		position := services.SortableIDAt(b.Clock.Now())
+		want := b.stateWithUnseenToday(1, position+3, 0, 1)
 		want.UnseenByDay[1] = 2
 		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 6), newLikeCause(5, 3), newLikeCause(5, 4), newLikeCause(5, 2)), []categoryState{want})
 	})
@@ -197,21 +197,21 @@ func TestRaiseNotificationsSeen(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		sqltest.Equal(b.T, b.markLikesSeen(0), b.stateWithUnseenToday(0, 0, 0, 0)) // without notifications there is nothing to mark
 		b.insertPosts(1, 5, 6, 7)
-		place := services.SortableIDAt(b.Clock.Now())
+		position := services.SortableIDAt(b.Clock.Now())
 		for _, post := range []services.PostID{5, 6, 7} {
 			b.like(post, 2)
 			b.applyCauses(newLikeCause(post, 2))
 		}
-		sqltest.Equal(b.T, b.markLikesSeen(place), b.stateWithUnseenToday(4, place+2, place, 2))
-		sqltest.Equal(b.T, b.markLikesSeen(place), b.stateWithUnseenToday(4, place+2, place, 2))
-		sqltest.Equal(b.T, b.markLikesSeen(place+1), b.stateWithUnseenToday(5, place+2, place+1, 1))
-		sqltest.Equal(b.T, b.markLikesSeen(place), b.stateWithUnseenToday(5, place+2, place+1, 1)) // a late report
+		sqltest.Equal(b.T, b.markLikesSeen(position), b.stateWithUnseenToday(4, position+2, position, 2))
+		sqltest.Equal(b.T, b.markLikesSeen(position), b.stateWithUnseenToday(4, position+2, position, 2))
+		sqltest.Equal(b.T, b.markLikesSeen(position+1), b.stateWithUnseenToday(5, position+2, position+1, 1))
+		sqltest.Equal(b.T, b.markLikesSeen(position), b.stateWithUnseenToday(5, position+2, position+1, 1)) // a late report
 		err := b.Write(b.Ctx, func(tx *sql.Tx) error {
-			_, err := markSeen(b.Ctx, tx, 1, []services.Category{likeCategory}, place+3)
+			_, err := markSeen(b.Ctx, tx, 1, []services.Category{likeCategory}, position+3)
 			return err
 		})
 		sqltest.WantCode(b.T, err, services.Invalid)
-		sqltest.Equal(b.T, b.markLikesSeen(0), b.stateWithUnseenToday(6, place+2, place+2, 0))
+		sqltest.Equal(b.T, b.markLikesSeen(0), b.stateWithUnseenToday(6, position+2, position+2, 0))
 		sqltest.Equal(b.T, sqltest.Must(statesOfUser(b.Ctx, b.DB, 2))(b.T), []categoryState(nil))
 	})
 }
@@ -303,12 +303,12 @@ func (b *testStore) versionsText() string {
 // Neither a mark nor its error reveals a mention by an author who hides their posts from the user.
 func TestMarksRevealNoHiddenCause(t *testing.T) {
 	eachStore(t, func(b *testStore) {
-		places := b.likeThreePosts()
+		positions := b.likeThreePosts()
 		b.markAllRead(1)
 		b.Clock.Advance(time.Minute)
 		probe := func() string {
 			err := b.runMark(func(tx *sql.Tx) error {
-				_, err := markSeen(b.Ctx, tx, 1, services.Categories, places[2]+1)
+				_, err := markSeen(b.Ctx, tx, 1, services.Categories, positions[2]+1)
 				return err
 			})
 			return string(services.CodeOf(err))

@@ -139,19 +139,19 @@ func causesOf(job jobs.Job) (causes []Cause, err error) {
 
 // notifyTogether applies the causes of the jobs at some indexes, and stores their outcomes at the same indexes. Without jobs it
 // does nothing.
-func (s *Service) notifyTogether(ctx context.Context, claimed []jobs.Job, causes [][]Cause, places []int, outcomes []error) {
-	try := func(places []int) error {
+func (s *Service) notifyTogether(ctx context.Context, claimed []jobs.Job, causes [][]Cause, indexes []int, outcomes []error) {
+	try := func(indexes []int) error {
 		var those []jobs.Job
 		var all []Cause
-		for _, i := range places {
+		for _, i := range indexes {
 			those, all = append(those, claimed[i]), append(all, causes[i]...)
 		}
 		return s.notify(ctx, those, all)
 	}
-	err := try(places)
-	for _, i := range places {
+	err := try(indexes)
+	for _, i := range indexes {
 		// When the database does not answer, no job is to blame, and a single job would fail too.
-		if outcomes[i] = err; err != nil && !services.IsUnavailable(err) && len(places) > 1 {
+		if outcomes[i] = err; err != nil && !services.IsUnavailable(err) && len(indexes) > 1 {
 			outcomes[i] = try([]int{i})
 		}
 		if outcomes[i] == nil {

@@ -239,19 +239,19 @@ func TestSeenUpToAPosition(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.MakeUsers(2)
 		author, liker := users[0], users[1]
-		var places []services.PostID
+		var positions []services.PostID
 		for range 3 {
 			n.commitAndRunJobs(n.like(liker, n.Post(author)))
-			places = append(places, n.Document(author).Notifications[0].Newest)
+			positions = append(positions, n.Document(author).Notifications[0].Newest)
 		}
 		for _, look := range []struct {
 			upTo services.PostID
 			left int
-		}{{places[0], 2}, {places[1], 1}, {places[0], 1}, {0, 0}, {places[1], 0}} {
+		}{{positions[0], 2}, {positions[1], 1}, {positions[0], 1}, {0, 0}, {positions[1], 0}} {
 			n.commitAndRunJobs(n.markSeen(author, []services.Category{services.CategoryLike}, look.upTo))
 			n.wantUnseen(author, "seen up to "+look.upTo.String(), look.left)
 		}
-		if err := n.commit(n.markSeen(author, nil, places[2]+1)); services.CodeOf(err) != services.Invalid {
+		if err := n.commit(n.markSeen(author, nil, positions[2]+1)); services.CodeOf(err) != services.Invalid {
 			t.Errorf("beyond the newest: %v", err)
 		}
 		n.commitAndRunJobs(n.like(liker, n.Post(author)))

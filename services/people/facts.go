@@ -21,7 +21,7 @@ import (
 var (
 	usersByKey = sql.NewStatement("users by key", `SELECT key, number FROM users WHERE {in key $1 TEXT}`)
 
-	usersByNumber = sql.NewStatement("users by number", `SELECT number, key, name, avatar_url, updated_at FROM users WHERE {in number $1 BIGINT}`)
+	usersByID = sql.NewStatement("users by ID", `SELECT number, key, name, avatar_url, updated_at FROM users WHERE {in number $1 BIGINT}`)
 
 	// insertUsers runs under the lock of the counter of user IDs, so no other transaction inserts the same keys. But two functions of
 	// one batch (see package sql) may insert the same key, because each looked for it before the other's row was there. That pass of
@@ -56,32 +56,32 @@ var (
 // keys. It does not check the keys: see services.CheckUserKey. The error is CONFLICT if a key's user is being erased: the next
 // user of that key gets another ID, once the erasure is done.
 func Ensure(ctx context.Context, tx *sql.Tx, keys []string) (map[string]services.UserID, error) {
-	numbers, refused, err := EnsureExceptErased(ctx, tx, keys)
+	ids, refused, err := EnsureExceptErased(ctx, tx, keys)
 	if err == nil && len(refused) > 0 {
 		err = BeingErasedError(refused[0])
 	}
-	return numbers, err
+	return ids, err
 }
 
 // EnsureExceptErased is Ensure, but leaves out the keys that are being erased, and returns them as refused. Most calls name only known
 // users, and take no lock.
-func EnsureExceptErased(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[string]services.UserID, refused []string, err error) {
-	numbers, err = IDs(ctx, tx.Runner, keys)
-	if err != nil || len(numbers) == len(keys) {
-		return numbers, nil, err
+func EnsureExceptErased(ctx context.Context, tx *sql.Tx, keys []string) (ids map[string]services.UserID, refused []string, err error) {
+	ids, err = IDs(ctx, tx.Runner, keys)
+	if err != nil || len(ids) == len(keys) {
+		return ids, nil, err
 	}
-	if _, missing := keysWithoutID(keys, numbers); !missing {
-		return numbers, nil, nil // a key was given twice
+	if _, missing := keysWithoutID(keys, ids); !missing {
+		return ids, nil, nil // a key was given twice
 	}
 	// New users are rare, so one lock serves them all. It keeps IDs dense: Redis and packed lists hold them in a few bytes.
 	if err := tx.LockCounter(ctx, "users"); err != nil {
 		return nil, nil, err
 	}
 	// The former holder of the lock may have added some of the users meanwhile.
-	if numbers, err = IDs(ctx, tx.Runner, keys); err != nil {
+	if ids, err = IDs(ctx, tx.Runner, keys); err != nil {
 		return nil, nil, err
 	}
-	fresh, missing := keysWithoutID(keys, numbers)
+	fresh, missing := keysWithoutID(keys, ids)
 	if missing {
 		// Erasures are looked up under the lock. One that has begun is seen here. One that is asked for now finds no user with a fresh
 		// key, and does not begin.
@@ -89,24 +89,24 @@ func EnsureExceptErased(ctx context.Context, tx *sql.Tx, keys []string) (numbers
 		fresh = slices.DeleteFunc(fresh, func(key string) bool { return slices.Contains(refused, key) })
 	}
 	if err == nil && len(fresh) > 0 {
-		err = insertNewUsers(ctx, tx, fresh, numbers)
+		err = insertNewUsers(ctx, tx, fresh, ids)
 	}
-	return numbers, refused, err
+	return ids, refused, err
 }
 
 // EnsureRecipients returns the IDs of the recipients with some keys, in ascending order, each once. It leaves out users who are being
 // erased, so that the other recipients are reached. The error is CONFLICT if nobody is left.
 func EnsureRecipients(ctx context.Context, tx *sql.Tx, keys []string) ([]services.UserID, error) {
-	numbers, refused, err := EnsureExceptErased(ctx, tx, keys)
+	ids, refused, err := EnsureExceptErased(ctx, tx, keys)
 	if err != nil {
 		return nil, err
 	}
-	if len(numbers) == 0 && len(refused) > 0 {
+	if len(ids) == 0 && len(refused) > 0 {
 		return nil, services.WithArgument("to", BeingErasedError(refused[0]))
 	}
-	users := make([]services.UserID, 0, len(numbers))
+	users := make([]services.UserID, 0, len(ids))
 	for _, key := range keys {
-		if user, free := numbers[key]; free {
+		if user, free := ids[key]; free {
 			users = append(users, user)
 		}
 	}
@@ -114,8 +114,8 @@ func EnsureRecipients(ctx context.Context, tx *sql.Tx, keys []string) ([]service
 	return slices.Compact(users), nil
 }
 
-// insertNewUsers gives new keys their IDs and puts them into numbers. The caller has locked the counter of user IDs.
-func insertNewUsers(ctx context.Context, tx *sql.Tx, fresh []string, numbers map[string]services.UserID) error {
+// insertNewUsers gives new keys their IDs and puts them into ids. The caller has locked the counter of user IDs.
+func insertNewUsers(ctx context.Context, tx *sql.Tx, fresh []string, ids map[string]services.UserID) error {
 	last, err := tx.RaiseCounter(ctx, "users", len(fresh))
 	if err != nil {
 		return err
@@ -126,17 +126,17 @@ func insertNewUsers(ctx context.Context, tx *sql.Tx, fresh []string, numbers map
 	for i, key := range fresh {
 		last++
 		newRows[i] = []any{last, key}
-		numbers[key] = services.UserID(last)
+		ids[key] = services.UserID(last)
 	}
 	_, err = tx.Insert(ctx, insertUsers, newRows)
 	return err
 }
 
 // keysWithoutID lists the keys that have no user ID yet, each once, in their order.
-func keysWithoutID(keys []string, numbers map[string]services.UserID) (missing []string, any bool) {
+func keysWithoutID(keys []string, ids map[string]services.UserID) (missing []string, any bool) {
 	listed := make(map[string]bool)
 	for _, key := range keys {
-		if _, known := numbers[key]; !known && !listed[key] {
+		if _, known := ids[key]; !known && !listed[key] {
 			listed[key] = true
 			missing = append(missing, key)
 		}
@@ -187,26 +187,26 @@ func PreviousVisit(ctx context.Context, s *sql.DB, user services.UserID) (time.T
 
 // IDs returns the IDs of users by key. A key that was never mentioned is absent, and so is the key of a user who is being erased.
 func IDs(ctx context.Context, r sql.Reader, keys []string) (map[string]services.UserID, error) {
-	numbers := make(map[string]services.UserID, len(keys))
+	ids := make(map[string]services.UserID, len(keys))
 	err := r.Each(ctx, usersByKey, []any{keys}, func(scan func(...any) error) error {
 		var key string
-		var number services.UserID
-		err := scan(&key, &number)
-		numbers[key] = number
+		var id services.UserID
+		err := scan(&key, &id)
+		ids[key] = id
 		return err
 	})
-	return numbers, err
+	return ids, err
 }
 
 // ByID reads users by ID. An unknown ID is absent; so is the ID of a user who is being erased, whose content then has no author.
-func ByID(ctx context.Context, r sql.Reader, numbers []services.UserID) (map[services.UserID]services.User, error) {
-	users := make(map[services.UserID]services.User, len(numbers))
-	err := r.Each(ctx, usersByNumber, []any{numbers}, func(scan func(...any) error) error {
+func ByID(ctx context.Context, r sql.Reader, ids []services.UserID) (map[services.UserID]services.User, error) {
+	users := make(map[services.UserID]services.User, len(ids))
+	err := r.Each(ctx, usersByID, []any{ids}, func(scan func(...any) error) error {
 		var user services.User
 		var updatedAt int64
-		err := scan(&user.Number, &user.Key, &user.Name, &user.AvatarURL, &updatedAt)
+		err := scan(&user.ID, &user.Key, &user.Name, &user.AvatarURL, &updatedAt)
 		user.UpdatedAt = sql.FromMicros(updatedAt)
-		users[user.Number] = user
+		users[user.ID] = user
 		return err
 	})
 	return users, err

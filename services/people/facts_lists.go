@@ -43,8 +43,8 @@ var (
 // readFollowLists reads pages of users at one end of follows, all in one statement: the pages of a request are loaded together.
 func readFollowLists(ctx context.Context, s *sql.DB, st sql.Statement, viewer services.UserID, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
 	return sql.ReadUserLists(ctx, s.Runner, st, viewer, pages, func(scan func(...any) error, first ...any) (user services.User, position uint64, err error) {
-		err = scan(append(first, &user.Number, &user.Key, &user.Name, &user.AvatarURL)...)
-		return user, uint64(user.Number), err
+		err = scan(append(first, &user.ID, &user.Key, &user.Name, &user.AvatarURL)...)
+		return user, uint64(user.ID), err
 	})
 }
 

@@ -10,15 +10,15 @@ import (
 	"tidings/services/sql"
 )
 
-func numberOf(user services.User) uint64 { return uint64(user.Number) }
+func idOf(user services.User) uint64 { return uint64(user.ID) }
 
 // followersAndFollowees walks the lists of followers and followees of some owners, by pages of a size, and returns the user IDs in
 // them.
 func (b *testStore) followersAndFollowees(viewer services.UserID, size int, owners ...services.UserID) (lists [2]map[services.UserID][]uint64) {
-	lists[0], _ = peopletest.WalkUserLists(b.t, size, owners, numberOf, func(pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
+	lists[0], _ = peopletest.WalkUserLists(b.t, size, owners, idOf, func(pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
 		return people.ListFollowers(b.ctx, b.TestStore.DB, viewer, pages)
 	})
-	lists[1], _ = peopletest.WalkUserLists(b.t, size, owners, numberOf, func(pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
+	lists[1], _ = peopletest.WalkUserLists(b.t, size, owners, idOf, func(pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
 		return people.ListFollowees(b.ctx, b.TestStore.DB, viewer, pages)
 	})
 	return lists
@@ -87,7 +87,7 @@ func TestAListOfManyHiddenUsersIsWalkedInShortPages(t *testing.T) {
 			_, err := tx.QueryLines(b.ctx, `INSERT INTO hides (author, follower, made) SELECT number, 2, number FROM users WHERE number BETWEEN 5 AND 404`)
 			return err
 		})
-		walked, sizes := peopletest.WalkUserLists(b.t, 3, []services.UserID{1}, numberOf, func(pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
+		walked, sizes := peopletest.WalkUserLists(b.t, 3, []services.UserID{1}, idOf, func(pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
 			return people.ListFollowers(b.ctx, b.TestStore.DB, 2, pages)
 		})
 		wantEqual(b.t, walked, map[services.UserID][]uint64{1: {406, 405, 4, 3}})

@@ -26,43 +26,43 @@ var (
 // known are users whose IDs the caller read in an earlier transaction, with their keys. The result has the IDs of keys, and new
 // IDs of those known users who were erased since.
 func EnsureLocked(ctx context.Context, tx *sql.Tx, keys []string, known map[services.UserID]string) (map[string]services.UserID, error) {
-	numbers, err := Ensure(ctx, tx, keys)
+	ids, err := Ensure(ctx, tx, keys)
 	if err != nil {
 		return nil, err
 	}
-	users := make([]services.UserID, 0, len(known)+len(numbers))
-	for number := range known {
-		users = append(users, number)
+	users := make([]services.UserID, 0, len(known)+len(ids))
+	for id := range known {
+		users = append(users, id)
 	}
-	for fresh := numbers; ; {
+	for fresh := ids; ; {
 		// SQLite has one writer: the users that this transaction has read stay as they are.
 		if tx.Dialect == sql.Postgres {
-			for _, number := range fresh {
-				users = append(users, number)
+			for _, id := range fresh {
+				users = append(users, id)
 			}
 		}
 		gone, err := lockUserRowsShared(ctx, tx, users)
 		if err != nil || len(gone) == 0 {
-			return numbers, err
+			return ids, err
 		}
 		// An erasure that begins between the two statements is found in the next round.
-		if fresh, err = Ensure(ctx, tx, keysOfUsers(gone, known, numbers)); err != nil {
+		if fresh, err = Ensure(ctx, tx, keysOfUsers(gone, known, ids)); err != nil {
 			return nil, err
 		}
-		maps.Copy(numbers, fresh)
+		maps.Copy(ids, fresh)
 		users = users[:0]
 	}
 }
 
-// keysOfUsers lists the keys of a few users, which are in known or in numbers, sorted.
-func keysOfUsers(few []services.UserID, known map[services.UserID]string, numbers map[string]services.UserID) (keys []string) {
-	for _, number := range few {
-		if key, found := known[number]; found {
+// keysOfUsers lists the keys of a few users, which are in known or in ids, sorted.
+func keysOfUsers(few []services.UserID, known map[services.UserID]string, ids map[string]services.UserID) (keys []string) {
+	for _, id := range few {
+		if key, found := known[id]; found {
 			keys = append(keys, key)
 		}
 	}
-	for key, number := range numbers {
-		if slices.Contains(few, number) {
+	for key, id := range ids {
+		if slices.Contains(few, id) {
 			keys = append(keys, key)
 		}
 	}

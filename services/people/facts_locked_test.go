@@ -10,13 +10,13 @@ import (
 )
 
 // ensureLocked calls EnsureLocked in a transaction.
-func ensureLocked(t *testing.T, db *sql.DB, keys []string, known map[services.UserID]string) (numbers map[string]services.UserID, err error) {
+func ensureLocked(t *testing.T, db *sql.DB, keys []string, known map[services.UserID]string) (ids map[string]services.UserID, err error) {
 	t.Helper()
 	err = db.Write(t.Context(), func(tx *sql.Tx) (err error) {
-		numbers, err = people.EnsureLocked(t.Context(), tx, keys, known)
+		ids, err = people.EnsureLocked(t.Context(), tx, keys, known)
 		return err
 	})
-	return numbers, err
+	return ids, err
 }
 
 // runStatements runs statements in one transaction.
@@ -85,13 +85,13 @@ func TestAnErasureBeforeTheLockIsNoticed(t *testing.T) {
 					runStatements(t, other, of.texts...)
 				}
 			}})
-			numbers, err := ensureLocked(t, db, of.keys, of.known)
+			ids, err := ensureLocked(t, db, of.keys, of.known)
 			wantCode(t, err, of.code)
 			if !begun {
 				t.Error("no user is held")
 			}
 			if err == nil {
-				wantEqual(t, numbers, of.want)
+				wantEqual(t, ids, of.want)
 			}
 		})
 	}

@@ -32,7 +32,7 @@ UNION ALL SELECT c.follower, c.followee, 0 FROM c CROSS JOIN hides WHERE author 
 UPDATE follows SET shown = 0 = (SELECT count(*) FROM mutes WHERE muter = $1 AND muted = $2) + (SELECT count(*) FROM hides WHERE author = $2 AND follower = $1)
 WHERE follower = $1 AND followee = $2`)
 
-	// A mute that is set again keeps its place in the list of mutes.
+	// A mute that is set again keeps its position in the list of mutes.
 	insertMute = sql.NewStatement("insert a mute", `INSERT INTO mutes (muter, muted, made, until) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (muter, muted) DO UPDATE SET until = excluded.until`)
 

@@ -19,9 +19,9 @@ func TestEnsureUsers(t *testing.T) {
 		wantEqual(b.t, b.makeUsers("bob", "alice", "dave", "bob"), []services.UserID{3, 2, 4, 3})
 		wantEqual(b.t, b.makeUsers("alice", "alice"), []services.UserID{2, 2})
 		b.write(func(tx *sql.Tx) error {
-			numbers, err := people.Ensure(b.ctx, tx, nil)
-			if len(numbers) != 0 {
-				b.t.Errorf("nobody has the numbers %v", numbers)
+			ids, err := people.Ensure(b.ctx, tx, nil)
+			if len(ids) != 0 {
+				b.t.Errorf("nobody has the numbers %v", ids)
 			}
 			return err
 		})
@@ -63,11 +63,11 @@ func TestUserIDsStayDenseUnderConcurrency(t *testing.T) {
 			keys = append(keys, fmt.Sprint("u", n))
 		}
 		taken := make(map[services.UserID]string)
-		for key, number := range must(people.IDs(b.ctx, b.TestStore.DB, keys))(b.t) {
-			if number < 1 || number > users || taken[number] != "" {
-				b.t.Errorf("%s has the number %d, as has %q", key, number, taken[number])
+		for key, id := range must(people.IDs(b.ctx, b.TestStore.DB, keys))(b.t) {
+			if id < 1 || id > users || taken[id] != "" {
+				b.t.Errorf("%s has the number %d, as has %q", key, id, taken[id])
 			}
-			taken[number] = key
+			taken[id] = key
 		}
 		wantEqual(b.t, len(taken), users)
 	})
@@ -86,8 +86,8 @@ func TestProfiles(t *testing.T) {
 			})
 		}
 		wantEqual(b.t, must(people.ByID(b.ctx, b.TestStore.DB, []services.UserID{1, 2, 9, 1}))(b.t), map[services.UserID]services.User{
-			1: {Number: 1, Key: "alice", Name: "Älice 🦉", AvatarURL: "https://example.com/a.png", UpdatedAt: b.clock.Now().Truncate(time.Microsecond).Add(4 * time.Microsecond)},
-			2: {Number: 2, Key: "bob", UpdatedAt: time.UnixMicro(0).UTC()},
+			1: {ID: 1, Key: "alice", Name: "Älice 🦉", AvatarURL: "https://example.com/a.png", UpdatedAt: b.clock.Now().Truncate(time.Microsecond).Add(4 * time.Microsecond)},
+			2: {ID: 2, Key: "bob", UpdatedAt: time.UnixMicro(0).UTC()},
 		})
 		err := b.Write(b.ctx, func(tx *sql.Tx) error {
 			_, err := people.SetProfile(b.ctx, tx, 9, text("Nobody"), nil)
@@ -197,7 +197,7 @@ func TestImportFollows(t *testing.T) {
 	})
 }
 
-func TestFollowersByNumberAndActivity(t *testing.T) {
+func TestFollowersByIDAndActivity(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.makeUsers("alice", "bob", "carol", "dave", "erin")
 		for n := services.UserID(2); n <= 5; n++ {
@@ -212,12 +212,12 @@ func TestFollowersByNumberAndActivity(t *testing.T) {
 		active(3)
 		b.clock.advance(-2 * time.Hour)
 		active(2) // a node whose clock is behind does not move a time back
-		list := func(after services.UserID, limit int, since time.Time) (numbers []services.UserID) {
+		list := func(after services.UserID, limit int, since time.Time) (ids []services.UserID) {
 			for _, edge := range must(people.Followers(b.ctx, b.TestStore.DB, 1, after, limit, since))(b.t) {
 				wantEqual(b.t, edge, services.FollowEdge{Follower: edge.Follower, Followee: 1, PostsCountAfter: services.PostID(edge.Follower), FollowedAt: services.PostID(edge.Follower)})
-				numbers = append(numbers, edge.Follower)
+				ids = append(ids, edge.Follower)
 			}
-			return numbers
+			return ids
 		}
 		wantEqual(b.t, list(0, 10, time.Time{}), []services.UserID{2, 3, 4, 5})
 		wantEqual(b.t, list(2, 2, time.Time{}), []services.UserID{3, 4})
@@ -291,8 +291,8 @@ func TestThePreviousVisitStaysDuringAVisit(t *testing.T) {
 func TestLastVisits(t *testing.T) {
 	eachStore(t, func(w *testStore) {
 		t := w.t
-		numbers := w.makeUsers("ann", "bob")
-		ann, bob := numbers[0], numbers[1]
+		ids := w.makeUsers("ann", "bob")
+		ann, bob := ids[0], ids[1]
 		w.write(func(tx *sql.Tx) error { return people.MarkActive(t.Context(), tx, []services.UserID{ann}) })
 		visits, err := people.LastVisits(t.Context(), w.TestStore.DB, []services.UserID{ann, bob, 99})
 		if seen, never := visits[ann], visits[bob]; err != nil || len(visits) != 2 || !seen.Equal(w.clock.Now()) || !never.IsZero() {

@@ -13,7 +13,7 @@ const ProfileChangelogKind = "profile"
 
 // UserFacts reads people from SQL. Unknown users are absent.
 type UserFacts interface {
-	Users(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.User, error)
+	Users(ctx context.Context, ids []services.UserID) (map[services.UserID]services.User, error)
 	UserIDs(ctx context.Context, keys []string) (map[string]services.UserID, error)
 }
 
@@ -44,11 +44,11 @@ func NewMemory(log *changelog.Follower, facts UserFacts, capacity int) *Memory {
 // returns false, and the cache is emptied, because it may still have the ID of that user.
 func (m *Memory) apply(entries []changelog.Entry) bool {
 	for _, entry := range entries {
-		number, err := services.ParseUserIDText(entry.Key)
+		id, err := services.ParseUserIDText(entry.Key)
 		if err != nil {
 			return false
 		}
-		m.RecordChange(number, entry.ChangedAt())
+		m.RecordChange(id, entry.ChangedAt())
 	}
 	return true
 }
@@ -75,18 +75,18 @@ var endOfTime = time.Unix(1<<40, 0)
 // profile; but a caller that has read their ID before may still pass it to KeepUserID.
 func (m *Memory) Drop(user services.UserID, key string) bool {
 	m.RecordChange(user, endOfTime)
-	return m.userIDs.DropIf(key, func(number services.UserID) bool { return number == user })
+	return m.userIDs.DropIf(key, func(id services.UserID) bool { return id == user })
 }
 
 // UserID finds the ID of a user by key; ok is false for a key that was never mentioned. IDs never change, so the cache is always
 // right, except for users who are being erased: see Drop.
-func (m *Memory) UserID(ctx context.Context, key string) (number services.UserID, ok bool, err error) {
-	if number, ok := m.userIDs.Get(key); ok {
-		return number, true, nil
+func (m *Memory) UserID(ctx context.Context, key string) (id services.UserID, ok bool, err error) {
+	if id, ok := m.userIDs.Get(key); ok {
+		return id, true, nil
 	}
-	numbers, err := m.UserIDs(ctx, []string{key})
-	number, ok = numbers[key]
-	return number, ok, err
+	ids, err := m.UserIDs(ctx, []string{key})
+	id, ok = ids[key]
+	return id, ok, err
 }
 
 // UserIDs finds the IDs of users by key. It reads the IDs that are not cached by one query. Keys that were never mentioned are
@@ -96,19 +96,19 @@ func (m *Memory) UserIDs(ctx context.Context, keys []string) (map[string]service
 	if len(missing) == 0 {
 		return found, nil
 	}
-	numbers, err := m.facts.UserIDs(ctx, missing)
+	ids, err := m.facts.UserIDs(ctx, missing)
 	if err != nil {
 		return nil, err
 	}
-	for key, number := range numbers {
-		found[key] = number
-		m.userIDs.Keep(key, number)
+	for key, id := range ids {
+		found[key] = id
+		m.userIDs.Keep(key, id)
 	}
 	return found, nil
 }
 
 // CachedUserID is the ID of a user's key if it is cached. It reads no SQL, for requests that are answered from memory.
-func (m *Memory) CachedUserID(key string) (number services.UserID, ok bool) {
+func (m *Memory) CachedUserID(key string) (id services.UserID, ok bool) {
 	return m.userIDs.Get(key)
 }
 
@@ -119,4 +119,4 @@ func (m *Memory) HasUserID(key string) bool {
 }
 
 // KeepUserID caches the ID of a new user, after the commit that made them.
-func (m *Memory) KeepUserID(key string, number services.UserID) { m.userIDs.Keep(key, number) }
+func (m *Memory) KeepUserID(key string, id services.UserID) { m.userIDs.Keep(key, id) }

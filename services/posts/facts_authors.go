@@ -13,7 +13,7 @@ const authorColumns = `SELECT author, followers, counted_at, mode, pinned, pull,
 var (
 	authorMode = sql.NewStatement("an author's mode", `SELECT mode FROM authors WHERE author = $1`)
 
-	authorsByNumber = sql.NewStatement("authors by number", authorColumns+`WHERE {in author $1 BIGINT}`)
+	authorsByID = sql.NewStatement("authors by ID", authorColumns+`WHERE {in author $1 BIGINT}`)
 
 	lockAuthor = sql.NewStatement("lock an author", authorColumns+`WHERE author = $1 {for update}`)
 
@@ -65,11 +65,11 @@ func ModeOf(ctx context.Context, r sql.Runner, author services.UserID) (mode ser
 }
 
 // Authors reads authors by user ID. An author without a row, who is small, is absent.
-func Authors(ctx context.Context, r sql.Reader, numbers []services.UserID) (map[services.UserID]services.Author, error) {
-	authors := make(map[services.UserID]services.Author, len(numbers))
-	err := r.Each(ctx, authorsByNumber, []any{numbers}, func(scan func(...any) error) error {
+func Authors(ctx context.Context, r sql.Reader, ids []services.UserID) (map[services.UserID]services.Author, error) {
+	authors := make(map[services.UserID]services.Author, len(ids))
+	err := r.Each(ctx, authorsByID, []any{ids}, func(scan func(...any) error) error {
 		author, err := scanAuthor(scan)
-		authors[author.Number] = author
+		authors[author.ID] = author
 		return err
 	})
 	return authors, err
@@ -77,11 +77,11 @@ func Authors(ctx context.Context, r sql.Reader, numbers []services.UserID) (map[
 
 // LockAuthor reads an author and locks the row until this transaction ends. An author without a row gets one. The lock makes
 // counts, pins and changes of the mode run one after the other.
-func LockAuthor(ctx context.Context, tx *sql.Tx, number services.UserID) (author services.Author, err error) {
-	if _, err := tx.Run(ctx, ensureAuthor, number); err != nil {
+func LockAuthor(ctx context.Context, tx *sql.Tx, id services.UserID) (author services.Author, err error) {
+	if _, err := tx.Run(ctx, ensureAuthor, id); err != nil {
 		return author, err
 	}
-	err = tx.Each(ctx, lockAuthor, []any{number}, func(scan func(...any) error) (err error) {
+	err = tx.Each(ctx, lockAuthor, []any{id}, func(scan func(...any) error) (err error) {
 		author, err = scanAuthor(scan)
 		return err
 	})
@@ -92,7 +92,7 @@ func LockAuthor(ctx context.Context, tx *sql.Tx, number services.UserID) (author
 func scanAuthor(scan func(...any) error) (author services.Author, err error) {
 	var pinned sql.NullInt64
 	var counted int64
-	err = scan(&author.Number, &author.Followers, &counted, &author.Mode, &pinned, &author.NamedInFollowerDocuments, &author.FollowerChunksToName, &author.Version)
+	err = scan(&author.ID, &author.Followers, &counted, &author.Mode, &pinned, &author.NamedInFollowerDocuments, &author.FollowerChunksToName, &author.Version)
 	if counted > 0 {
 		author.CountedAt = sql.FromMicros(counted)
 	}
@@ -115,7 +115,7 @@ func PutAuthor(ctx context.Context, tx *sql.Tx, author services.Author) (version
 		counted = sql.Micros(author.CountedAt)
 	}
 	pull := author.NamedInFollowerDocuments || author.Mode == services.AuthorHuge
-	_, err = tx.One(ctx, putAuthor, []any{author.Number, author.Followers, counted, int64(author.Mode), pinned, pull, author.FollowerChunksToName}, &version)
+	_, err = tx.One(ctx, putAuthor, []any{author.ID, author.Followers, counted, int64(author.Mode), pinned, pull, author.FollowerChunksToName}, &version)
 	return version, err
 }
 

@@ -26,22 +26,22 @@ func TestAuthors(t *testing.T) {
 		sqltest.Equal(b.T, sqltest.Must(Authors(b.Ctx, b.DB, []services.UserID{7, 8}))(b.T), map[services.UserID]services.Author{})
 		b.MustWrite(func(tx *sql.Tx) error {
 			author, err := LockAuthor(b.Ctx, tx, 7)
-			sqltest.Equal(b.T, author, services.Author{Number: 7})
+			sqltest.Equal(b.T, author, services.Author{ID: 7})
 			return err
 		})
 		pinned := services.AuthorBig
-		big := services.Author{Number: 7, Followers: 5000, Mode: services.AuthorBig, Pinned: &pinned, FollowerChunksToName: 2, CountedAt: b.Clock.Now()}
+		big := services.Author{ID: 7, Followers: 5000, Mode: services.AuthorBig, Pinned: &pinned, FollowerChunksToName: 2, CountedAt: b.Clock.Now()}
 		sqltest.Equal(b.T, b.writeAuthor(big), uint64(1))
 		sqltest.Equal(b.T, b.writeAuthor(big), uint64(2))
 		big.Version = 2
-		huge := services.Author{Number: 1<<32 - 1, Followers: 1_000_000, Mode: services.AuthorHuge}
+		huge := services.Author{ID: 1<<32 - 1, Followers: 1_000_000, Mode: services.AuthorHuge}
 		b.writeAuthor(huge)
 		huge.NamedInFollowerDocuments, huge.Version = true, 1 // a huge author is listed in their followers' documents
-		sqltest.Equal(b.T, sqltest.Must(Authors(b.Ctx, b.DB, []services.UserID{7, 8, huge.Number}))(b.T), map[services.UserID]services.Author{7: big, huge.Number: huge})
+		sqltest.Equal(b.T, sqltest.Must(Authors(b.Ctx, b.DB, []services.UserID{7, 8, huge.ID}))(b.T), map[services.UserID]services.Author{7: big, huge.ID: huge})
 		b.MustWrite(func(tx *sql.Tx) error {
-			author, err := LockAuthor(b.Ctx, tx, huge.Number)
+			author, err := LockAuthor(b.Ctx, tx, huge.ID)
 			sqltest.Equal(b.T, author, huge)
-			mode, err2 := ModeOf(b.Ctx, tx.Runner, huge.Number)
+			mode, err2 := ModeOf(b.Ctx, tx.Runner, huge.ID)
 			sqltest.Equal(b.T, mode, services.AuthorHuge)
 			if err == nil {
 				err = err2
@@ -59,8 +59,8 @@ func TestPullAuthorsOfAReader(t *testing.T) {
 		b.MakeFollows(services.FollowEdge{Follower: 1, Followee: 2, PostsCountAfter: 20}, services.FollowEdge{Follower: 1, Followee: 3, PostsCountAfter: 30},
 			services.FollowEdge{Follower: 1, Followee: 4, PostsCountAfter: 40}, services.FollowEdge{Follower: 1, Followee: 1, PostsCountAfter: 10}, services.FollowEdge{Follower: 9, Followee: 4, PostsCountAfter: 90})
 		for _, author := range []services.Author{
-			{Number: 1, Mode: services.AuthorHuge}, {Number: 2, Mode: services.AuthorHuge}, {Number: 3, Mode: services.AuthorBig},
-			{Number: 4, Mode: services.AuthorSmall, NamedInFollowerDocuments: true}, {Number: 5, Mode: services.AuthorHuge},
+			{ID: 1, Mode: services.AuthorHuge}, {ID: 2, Mode: services.AuthorHuge}, {ID: 3, Mode: services.AuthorBig},
+			{ID: 4, Mode: services.AuthorSmall, NamedInFollowerDocuments: true}, {ID: 5, Mode: services.AuthorHuge},
 		} {
 			b.writeAuthor(author)
 		}
@@ -138,7 +138,7 @@ func TestInFlightFanouts(t *testing.T) {
 // DecrementUnnamedChunks reports the last of an author's chunks of followers, and reports it once.
 func TestTheLastChunkOfAnAuthorIsReportedOnce(t *testing.T) {
 	eachStore(t, func(b *testStore) {
-		b.writeAuthor(services.Author{Number: 7, Mode: services.AuthorBig, NamedInFollowerDocuments: true, FollowerChunksToName: 2})
+		b.writeAuthor(services.Author{ID: 7, Mode: services.AuthorBig, NamedInFollowerDocuments: true, FollowerChunksToName: 2})
 		end := func() (last bool) {
 			b.MustWrite(func(tx *sql.Tx) (err error) {
 				last, err = DecrementUnnamedChunks(b.Ctx, tx, 7)
@@ -148,7 +148,7 @@ func TestTheLastChunkOfAnAuthorIsReportedOnce(t *testing.T) {
 		}
 		sqltest.Equal(b.T, []bool{end(), end(), end()}, []bool{false, true, false}) // one end too many changes nothing
 		got := sqltest.Must(Authors(b.Ctx, b.DB, []services.UserID{7}))(b.T)[7]
-		sqltest.Equal(b.T, got, services.Author{Number: 7, Mode: services.AuthorBig, NamedInFollowerDocuments: true, Version: 3})
+		sqltest.Equal(b.T, got, services.Author{ID: 7, Mode: services.AuthorBig, NamedInFollowerDocuments: true, Version: 3})
 	})
 }
 
@@ -159,8 +159,8 @@ func TestAuthorsForModeChecks(t *testing.T) {
 				b.MakeFollows(services.FollowEdge{Follower: follower, Followee: followee}) // 100 has 5 followers, 101 has 4, ..., 104 has 1
 			}
 		}
-		b.writeAuthor(services.Author{Number: 104})
-		b.writeAuthor(services.Author{Number: 7})
+		b.writeAuthor(services.Author{ID: 104})
+		b.writeAuthor(services.Author{ID: 7})
 		sqltest.Equal(b.T, sqltest.Must(AuthorsForModeCheck(b.Ctx, b.DB, 3, 0, 10))(b.T), []services.UserID{100, 101, 102})
 		sqltest.Equal(b.T, sqltest.Must(AuthorsForModeCheck(b.Ctx, b.DB, 3, 100, 1))(b.T), []services.UserID{101})
 		sqltest.Equal(b.T, len(sqltest.Must(AuthorsForModeCheck(b.Ctx, b.DB, 6, 0, 10))(b.T)), 0)

@@ -104,9 +104,9 @@ func TestFeedAgainstModel(t *testing.T) {
 				}
 				return nil
 			})
-			place := rapid.Uint64Range(uint64(first), uint64(lastID)+1)
+			position := rapid.Uint64Range(uint64(first), uint64(lastID)+1)
 			limit := rapid.IntRange(1, 15).Draw(t, "limit")
-			before, seen := services.PostID(place.Draw(t, "before")), services.PostID(place.Draw(t, "seen"))
+			before, seen := services.PostID(position.Draw(t, "before")), services.PostID(position.Draw(t, "seen"))
 			for _, before := range []services.PostID{before, services.MaxPostID} {
 				sqltest.Equal(t, sqltest.Must(HomeFeed(b.Ctx, b.DB, m.reader, before, limit))(t), m.page(before, limit))
 			}
@@ -207,8 +207,8 @@ func (m *feedModel) runStep(b *testStore, t *rapid.T, tx *sql.Tx, step int, user
 		_, _, err := Delete(b.Ctx, tx, post.ID)
 		return err
 	case step == 4: // change the mode of an author, or of the reader
-		author := services.Author{Number: someone.Draw(t, "author"), Mode: services.AuthorMode(rapid.IntRange(0, 2).Draw(t, "mode"))}
-		known, err := LockAuthor(b.Ctx, tx, author.Number)
+		author := services.Author{ID: someone.Draw(t, "author"), Mode: services.AuthorMode(rapid.IntRange(0, 2).Draw(t, "mode"))}
+		known, err := LockAuthor(b.Ctx, tx, author.ID)
 		if err != nil {
 			return err
 		}

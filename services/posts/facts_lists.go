@@ -86,16 +86,16 @@ func Likes(ctx context.Context, db *sql.DB, viewer services.UserID, pages []Like
 		func(page LikesPage) ([]any, int) {
 			return []any{page.Post, sql.Micros(page.After.At), page.After.Liker}, page.Size
 		},
-		func(scan func(...any) error, i *int) (like Like, position, end LikePlace, err error) {
+		func(scan func(...any) error, i *int) (like Like, position, end LikePosition, err error) {
 			var at, endAt int64
-			err = scan(i, &endAt, &at, &like.By.Number, &like.By.Key, &like.By.Name, &like.By.AvatarURL)
+			err = scan(i, &endAt, &at, &like.By.ID, &like.By.Key, &like.By.Name, &like.By.AvatarURL)
 			if endAt > 0 {
 				end.At = sql.FromMicros(endAt) // all likes of that time are on the page
 			}
-			if like.By.Number != 0 {
+			if like.By.ID != 0 {
 				like.At = sql.FromMicros(at)
 			}
-			return like, like.Place(), end, err
+			return like, like.Position(), end, err
 		})
 }
 
@@ -121,7 +121,7 @@ func scanShownPost(scan func(...any) error, first ...any) (post ShownPost, err e
 	var parent, edited sql.NullInt64
 	err = scan(append(first, &post.ID, &post.Author, &post.Kind, &parent, &post.Body, &updated, &edited,
 		&post.By.Key, &post.By.Name, &post.By.AvatarURL, &post.Likes, &post.Comments, &post.LikedByViewer)...)
-	post.By.Number, post.Parent, post.UpdatedAt = post.Author, services.PostID(parent.Int64), sql.FromMicros(updated)
+	post.By.ID, post.Parent, post.UpdatedAt = post.Author, services.PostID(parent.Int64), sql.FromMicros(updated)
 	if edited.Valid {
 		post.EditedAt = sql.FromMicros(edited.Int64)
 	}

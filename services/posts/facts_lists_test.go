@@ -123,7 +123,7 @@ func TestLikesOfTheViewersOwnPostIncludeHidingUsers(t *testing.T) {
 			for more := true; more; {
 				list := sqltest.Must(Likes(b.Ctx, b.DB, viewer, []LikesPage{page, {Post: 7, After: BeforeFirstLike, Size: 2}}))(b.T)[page]
 				for _, like := range list.Items {
-					likers = append(likers, like.By.Number)
+					likers = append(likers, like.By.ID)
 				}
 				page.After, more = list.Next, list.More
 			}

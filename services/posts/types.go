@@ -32,10 +32,10 @@ type (
 	AnswerList  = List[services.PostID, ShownPost]
 )
 
-// Likes are listed by LikePlace: an older like comes after a newer one.
+// Likes are listed by LikePosition: an older like comes after a newer one.
 type (
-	LikesPage = ListPageRequest[LikePlace]
-	LikeList  = List[LikePlace, Like]
+	LikesPage = ListPageRequest[LikePosition]
+	LikeList  = List[LikePosition, Like]
 )
 
 // Like is a user's like of a post.
@@ -44,18 +44,18 @@ type Like struct {
 	At time.Time
 }
 
-// Place is the position of the like in its list.
-func (l Like) Place() LikePlace { return LikePlace{l.At, l.By.Number} }
+// Position is the position of the like in its list.
+func (l Like) Position() LikePosition { return LikePosition{l.At, l.By.ID} }
 
-// LikePlace is the position of a like in the list of a post: its time, and then the user.
-type LikePlace struct {
+// LikePosition is the position of a like in the list of a post: its time, and then the user.
+type LikePosition struct {
 	At    time.Time
 	Liker services.UserID
 }
 
 // BeforeFirstLike is the position before the first like of a list. Lists begin with the newest like, so its time is the latest
 // possible.
-var BeforeFirstLike = LikePlace{At: sql.FromMicros(math.MaxInt64)}
+var BeforeFirstLike = LikePosition{At: sql.FromMicros(math.MaxInt64)}
 
 // EngagementRecount is the counts of a post as they are kept, and as the facts have them at the same moment.
 type EngagementRecount struct {

@@ -123,15 +123,15 @@ func (c *Cleaner) RunOnce(ctx context.Context) (took bool, err error) {
 	if err != nil || !took {
 		return false, err
 	}
-	place, freed, ended := parsePlace(turn.Place), parseFreed(turn.FreedJSON), false
+	position, freed, ended := parsePosition(turn.Position), parseFreed(turn.FreedJSON), false
 	began := time.Now()
 	for step := 0; step < maxCleanerStepsPerTurn && time.Since(began) < cleanerTurnLease/3 && !ended && err == nil; step++ {
 		stepped := time.Now()
-		if place, ended, err = c.step(ctx, place, &freed); err == nil && !ended {
+		if position, ended, err = c.step(ctx, position, &freed); err == nil && !ended {
 			err = c.pauseAfter(ctx, time.Since(stepped))
 		}
 	}
-	turn.Place, turn.FreedJSON = toJSON(place), toJSON(freed)
+	turn.Position, turn.FreedJSON = toJSON(position), toJSON(freed)
 	// This runs also when ctx has ended, so that another node can go on at once.
 	passing, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveCleanerTurnTimeout)
 	defer cancel()
@@ -259,13 +259,13 @@ func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserID, freed 
 	return nil
 }
 
-// parsePlace reads a position in the walk over the keys from JSON. An unreadable text, as another version of this program may write,
+// parsePosition reads a position in the walk over the keys from JSON. An unreadable text, as another version of this program may write,
 // means the beginning.
-func parsePlace(text string) (place rdb.KeyWalkPosition) {
-	if json.Unmarshal([]byte(text), &place) != nil {
+func parsePosition(text string) (position rdb.KeyWalkPosition) {
+	if json.Unmarshal([]byte(text), &position) != nil {
 		return rdb.KeyWalkPosition{}
 	}
-	return place
+	return position
 }
 
 // parseFreed reads from JSON what a run has freed so far; an unreadable text counts as nothing.

@@ -205,7 +205,7 @@ func TestCleanersOfAllNodesShareOneRun(t *testing.T) {
 			t.Fatalf("%v, %v", taken, err)
 		}
 		takes(there, false, "while somebody has the turn")
-		turn.Place, turn.FreedJSON = `{"master":"","cursor":0}`, `{"orphans":7}`
+		turn.Position, turn.FreedJSON = `{"master":"","cursor":0}`, `{"orphans":7}`
 		if held, err := projector.LeaveCleanerTurn(t.Context(), w.Store, turn, false); err != nil || !held {
 			t.Fatalf("%v, %v", held, err)
 		}

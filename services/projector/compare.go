@@ -186,15 +186,15 @@ func sameVersionedField(field, want, got string) bool {
 	return ageCounts(a, today) == ageCounts(b, today)
 }
 
-// ageCounts returns counts as they are on a later day: each moves to an older place, and counts that have passed the last place are
+// ageCounts returns counts as they are on a later day: each moves to an older index, and counts that have passed the last index are
 // added to OlderUnseen.
 func ageCounts(counts services.CategoryCounts, today int64) services.CategoryCounts {
 	passed := today - counts.NewestDay
 	moved := counts
 	moved.NewestDay, moved.CountByDay = today, [len(counts.CountByDay)]int{}
 	for i, count := range counts.CountByDay {
-		if place := int64(i) + passed; place < int64(len(moved.CountByDay)) {
-			moved.CountByDay[place] = count
+		if index := int64(i) + passed; index < int64(len(moved.CountByDay)) {
+			moved.CountByDay[index] = count
 		} else {
 			moved.OlderUnseen += count
 		}

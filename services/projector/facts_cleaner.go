@@ -11,8 +11,8 @@ import (
 // cleanerRowName is the name of the one row in the table cleaner, which all nodes share.
 const cleanerRowName = "redis"
 
-// The one row of the table cleaner has two states. With a place, a run is under way, and the node with the token holds it until the
-// lease ends. Without a place, no run is under way, and began_at says when the last one began.
+// The one row of the table cleaner has two states. With a position, a run is under way, and the node with the token holds it until the
+// lease ends. Without a position, no run is under way, and began_at says when the last one began.
 var (
 	cleanerState = sql.NewStatement("the cleaner's state", `SELECT place, freed, began_at, token, lease_until, done_at, done_freed FROM cleaner WHERE name = $1`)
 
@@ -33,14 +33,14 @@ var (
 
 // cleanerTurn is a part of a run of the cleaner, held under a lease: no other node cleans meanwhile.
 type cleanerTurn struct {
-	Place     string // the position from which the run continues, cleanerStartPlace at the beginning; update it before the turn is passed
+	Position  string // the position from which the run continues, cleanerStartPosition at the beginning; update it before the turn is passed
 	FreedJSON string // what the run has freed so far, "" at the beginning; update it too
 
 	leaseToken string // says that this node holds the lease
 }
 
-// cleanerStartPlace is the position at which a run begins.
-const cleanerStartPlace = "start"
+// cleanerStartPosition is the position at which a run begins.
+const cleanerStartPosition = "start"
 
 // cleanerRun is the state of the cleaner's runs.
 type cleanerRun struct {
@@ -55,21 +55,21 @@ func takeCleanerTurn(ctx context.Context, s *sql.DB, every, lease time.Duration)
 	var token string
 	var beganAt, leaseUntil, doneAt int64
 	var doneFreed string
-	if _, err := s.One(ctx, cleanerState, []any{cleanerRowName}, &turn.Place, &turn.FreedJSON, &beganAt, &token, &leaseUntil, &doneAt, &doneFreed); err != nil {
+	if _, err := s.One(ctx, cleanerState, []any{cleanerRowName}, &turn.Position, &turn.FreedJSON, &beganAt, &token, &leaseUntil, &doneAt, &doneFreed); err != nil {
 		return turn, false, err
 	}
 	// The state is read first, because almost every poll finds that no turn is due, and then writes nothing.
 	now := s.Now()
-	if sql.FromMicros(leaseUntil).After(now) || turn.Place == "" && sql.FromMicros(beganAt).Add(every).After(now) {
+	if sql.FromMicros(leaseUntil).After(now) || turn.Position == "" && sql.FromMicros(beganAt).Add(every).After(now) {
 		return turn, false, nil
 	}
-	if turn.Place == "" {
-		turn.Place, beganAt = cleanerStartPlace, sql.Micros(now)
+	if turn.Position == "" {
+		turn.Position, beganAt = cleanerStartPosition, sql.Micros(now)
 	}
 	turn.leaseToken = rand.Text()
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		// The token that was read makes the update a compare-and-swap: of two nodes that saw the turn free, one gets it.
-		changed, err := tx.Run(ctx, takeCleaner, cleanerRowName, turn.leaseToken, tx.Now.Add(lease), turn.Place, turn.FreedJSON, beganAt, token, now)
+		changed, err := tx.Run(ctx, takeCleaner, cleanerRowName, turn.leaseToken, tx.Now.Add(lease), turn.Position, turn.FreedJSON, beganAt, token, now)
 		taken = changed == 1
 		return err
 	})
@@ -85,7 +85,7 @@ func leaveCleanerTurn(ctx context.Context, s *sql.DB, turn cleanerTurn, ended bo
 		if ended {
 			changed, err = tx.Run(ctx, endCleaner, cleanerRowName, turn.leaseToken, tx.Now, turn.FreedJSON)
 		} else {
-			changed, err = tx.Run(ctx, passCleaner, cleanerRowName, turn.leaseToken, turn.Place, turn.FreedJSON)
+			changed, err = tx.Run(ctx, passCleaner, cleanerRowName, turn.leaseToken, turn.Position, turn.FreedJSON)
 		}
 		held = changed == 1
 		return err
@@ -103,12 +103,12 @@ func askForCleaning(ctx context.Context, s *sql.DB) error {
 
 // readCleanerRun reads the state of the cleaner's runs.
 func readCleanerRun(ctx context.Context, s *sql.DB) (run cleanerRun, err error) {
-	var place, freed, token string
+	var position, freed, token string
 	var beganAt, leaseUntil, doneAt int64
-	_, err = s.One(ctx, cleanerState, []any{cleanerRowName}, &place, &freed, &beganAt, &token, &leaseUntil, &doneAt, &run.LastFreedJSON)
+	_, err = s.One(ctx, cleanerState, []any{cleanerRowName}, &position, &freed, &beganAt, &token, &leaseUntil, &doneAt, &run.LastFreedJSON)
 	if doneAt > 0 {
 		run.LastEndedAt = sql.FromMicros(doneAt)
 	}
-	run.RunningOrDue = place != "" || beganAt == 0
+	run.RunningOrDue = position != "" || beganAt == 0
 	return run, err
 }

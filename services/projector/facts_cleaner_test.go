@@ -13,10 +13,10 @@ func TestTurnsOfTheCleaner(t *testing.T) {
 	peopletest.EachTestStore(t, func(w *peopletest.TestStore) {
 		t := w.T
 		const every, lease = 10 * time.Minute, 30 * time.Second
-		take := func(want bool, place, freed string) cleanerTurn {
+		take := func(want bool, position, freed string) cleanerTurn {
 			t.Helper()
 			turn, taken, err := takeCleanerTurn(t.Context(), w.DB, every, lease)
-			if err != nil || taken != want || taken && (turn.Place != place || turn.FreedJSON != freed) {
+			if err != nil || taken != want || taken && (turn.Position != position || turn.FreedJSON != freed) {
 				t.Errorf("taken %v, want %v: %+v, %v", taken, want, turn, err)
 			}
 			return turn
@@ -27,9 +27,9 @@ func TestTurnsOfTheCleaner(t *testing.T) {
 				t.Errorf("held %v, want %v: %v", held, want, err)
 			}
 		}
-		first := take(true, cleanerStartPlace, "")
+		first := take(true, cleanerStartPosition, "")
 		take(false, "", "")
-		first.Place, first.FreedJSON = "half way", "one"
+		first.Position, first.FreedJSON = "half way", "one"
 		pass(first, false, true)
 		second := take(true, "half way", "one")
 		pass(first, true, false)
@@ -51,7 +51,7 @@ func TestTurnsOfTheCleaner(t *testing.T) {
 		w.Clock.Advance(every - lease - time.Second)
 		take(false, "", "")
 		w.Clock.Advance(time.Second)
-		pass(take(true, cleanerStartPlace, ""), true, true)
+		pass(take(true, cleanerStartPosition, ""), true, true)
 		take(false, "", "")
 		if err := askForCleaning(t.Context(), w.DB); err != nil {
 			t.Fatal(err)
@@ -59,6 +59,6 @@ func TestTurnsOfTheCleaner(t *testing.T) {
 		if run, err := readCleanerRun(t.Context(), w.DB); err != nil || !run.RunningOrDue {
 			t.Errorf("when it was asked for: %+v, %v", run, err)
 		}
-		take(true, cleanerStartPlace, "")
+		take(true, cleanerStartPosition, "")
 	})
 }

@@ -109,14 +109,14 @@ type VersionedFieldsByUser struct {
 
 // Add adds fields of a user.
 func (g *VersionedFieldsByUser) Add(user services.UserID, fields ...rdb.VersionedField) {
-	place, known := g.indexes[user]
+	index, known := g.indexes[user]
 	if !known {
 		if g.indexes == nil {
 			g.indexes = map[services.UserID]int{}
 		}
-		place = len(g.All)
-		g.indexes[user] = place
+		index = len(g.All)
+		g.indexes[user] = index
 		g.All = append(g.All, rdb.VersionedFields{User: user})
 	}
-	g.All[place].Fields = append(g.All[place].Fields, fields...)
+	g.All[index].Fields = append(g.All[index].Fields, fields...)
 }

@@ -99,8 +99,8 @@ func (h *Hub) runTimers(ctx context.Context) error {
 // ctx should descend from the context package's own kinds: another implementation costs a goroutine.
 //
 // The error is INVALID if since is not a version, UNAVAILABLE if the hub drains.
-func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (<-chan *services.Badges, error) {
-	if err := h.checkSince(number, since); err != nil {
+func (h *Hub) Watch(ctx context.Context, id services.UserID, since string) (<-chan *services.Badges, error) {
+	if err := h.checkSince(id, since); err != nil {
 		return nil, err
 	}
 	w := &watcher{hub: h, slot: newLatestSlot[*services.Badges](since), consumer: consumerFrom(ctx)}
@@ -111,7 +111,7 @@ func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (
 			Message: "this server is closing: subscribe again, and another one answers"}
 	}
 	// The user is in the map before the state is read: a hint from here on finds the user.
-	w.user = h.findOrAddUser(number)
+	w.user = h.findOrAddUser(id)
 	h.addWatcher(w.user, w)
 	h.mu.Unlock()
 	// If ctx or the consumer has ended already, the watcher ends at once.
@@ -125,21 +125,21 @@ func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (
 
 // WatchWithFirstState opens a channel with the state of a user, as Watch does, but sends the first state even if the client holds it:
 // since is only checked, and reported to Config.NoteClientVersion.
-func (h *Hub) WatchWithFirstState(ctx context.Context, number services.UserID, since string) (<-chan *services.Badges, error) {
-	if err := h.checkSince(number, since); err != nil {
+func (h *Hub) WatchWithFirstState(ctx context.Context, id services.UserID, since string) (<-chan *services.Badges, error) {
+	if err := h.checkSince(id, since); err != nil {
 		return nil, err
 	}
-	return h.Watch(ctx, number, "")
+	return h.Watch(ctx, id, "")
 }
 
 // checkSince checks the version that a client holds, and reports it to NoteClientVersion.
-func (h *Hub) checkSince(number services.UserID, since string) error {
+func (h *Hub) checkSince(id services.UserID, since string) error {
 	if since != "" && !isVersion(since) {
 		return services.Errorf(services.Invalid,
 			"since: %s is not a version: expected the version of badges, 16 digits, '.' and 16 digits", services.Quote(since))
 	}
 	if since != "" && h.config.NoteClientVersion != nil {
-		h.config.NoteClientVersion(number, since)
+		h.config.NoteClientVersion(id, since)
 	}
 	return nil
 }
@@ -154,11 +154,11 @@ func (w *watcher) End() {
 
 // Hint says that a user's document is now at n. It never blocks. A hint is not a state: a lost, late or doubled hint does no
 // harm, and a hint about a user who is not watched here has no effect. The span of the push belongs to the trace of the cause.
-func (h *Hub) Hint(number services.UserID, n uint64, cause trace.Cause) {
+func (h *Hub) Hint(id services.UserID, n uint64, cause trace.Cause) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	// A state that was rendered already needs no hint: the hint was slow, and the last render has read its change.
-	if u := h.users[number]; u != nil && len(u.watchers) > 0 && n > u.renderedVersion {
+	if u := h.users[id]; u != nil && len(u.watchers) > 0 && n > u.renderedVersion {
 		u.cause = cause
 		h.markDirty(u, h.now())
 	}
@@ -192,8 +192,8 @@ func (h *Hub) HintSharedContentOf(users []services.UserID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()
-	for _, number := range users {
-		if u := h.users[number]; u != nil && len(u.watchers) > 0 {
+	for _, id := range users {
+		if u := h.users[id]; u != nil && len(u.watchers) > 0 {
 			h.markDirtyForSharedChange(u, now)
 		}
 	}

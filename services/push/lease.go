@@ -33,7 +33,7 @@ func (h *Hub) writeLeases(ctx context.Context, users []*user) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, redisCallTimeout)
 	defer cancel()
-	err := h.config.WriteLeases(ctx, numbersOf(users), h.config.Lease)
+	err := h.config.WriteLeases(ctx, idsOf(users), h.config.Lease)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, u := range users {
@@ -53,13 +53,13 @@ func (h *Hub) writeLeases(ctx context.Context, users []*user) error {
 	return nil
 }
 
-// numbersOf are the IDs of users.
-func numbersOf(users []*user) []services.UserID {
-	numbers := make([]services.UserID, len(users))
+// idsOf are the IDs of users.
+func idsOf(users []*user) []services.UserID {
+	ids := make([]services.UserID, len(users))
 	for i, u := range users {
-		numbers[i] = u.number
+		ids[i] = u.id
 	}
-	return numbers
+	return ids
 }
 
 // queueLeaseRemoval queues the removal of the lease of a user without watchers, at once: nobody on this node needs hints about the
@@ -101,7 +101,7 @@ func (h *Hub) removeQueuedLeases(ctx context.Context) bool {
 		h.leaseRemovalQueue[i] = nil
 		u.inLeaseRemovalQueue = false
 		// A watcher may have come back, or the user was removed and added again.
-		if u.canRemoveLease() && h.users[u.number] == u {
+		if u.canRemoveLease() && h.users[u.id] == u {
 			u.leaseRemovalInFlight = true
 			users = append(users, u)
 		}
@@ -121,7 +121,7 @@ func (h *Hub) removeQueuedLeases(ctx context.Context) bool {
 func (h *Hub) removeLeases(ctx context.Context, users []*user) {
 	ctx, cancel := context.WithTimeout(ctx, redisCallTimeout)
 	defer cancel()
-	err := h.config.RemoveLeases(ctx, numbersOf(users))
+	err := h.config.RemoveLeases(ctx, idsOf(users))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()
@@ -166,7 +166,7 @@ func (h *Hub) removeAllLeases(ctx context.Context) {
 	users := make([]services.UserID, 0, len(h.reconcileOrder))
 	for _, u := range h.reconcileOrder {
 		if u.mayHaveLease {
-			users = append(users, u.number)
+			users = append(users, u.id)
 		}
 	}
 	h.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 type reconcileBatch struct {
 	now              hubTime           // when the batch was taken
 	users            []*user           // whose versions are compared
-	numbers          []services.UserID // the IDs of users
+	ids              []services.UserID // the IDs of users
 	renderedVersions []uint64          // the rendered version of each of users when the batch was taken
 	needLease        []*user           // users whose lease must be written
 	unwatched        []*user           // users to remove: they have had no watcher for KeepUnwatchedFor
@@ -101,7 +101,7 @@ func (h *Hub) queueSampledUsers() {
 
 // takeReconcileBatch fills p with the next users of Hub.reconcileOrder below the index end, at most maxUsersPerCall.
 func (h *Hub) takeReconcileBatch(p *reconcileBatch, end int, retryFailed bool) {
-	*p = reconcileBatch{users: p.users[:0], numbers: p.numbers[:0], renderedVersions: p.renderedVersions[:0],
+	*p = reconcileBatch{users: p.users[:0], ids: p.ids[:0], renderedVersions: p.renderedVersions[:0],
 		needLease: p.needLease[:0], unwatched: p.unwatched[:0]}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,7 +128,7 @@ func (h *Hub) takeReconcileBatch(p *reconcileBatch, end int, retryFailed bool) {
 		}
 		if u.phase == phaseClean || u.phase == phaseRendering { // the others will be read after DocumentVersions
 			p.users = append(p.users, u)
-			p.numbers = append(p.numbers, u.number)
+			p.ids = append(p.ids, u.id)
 			p.renderedVersions = append(p.renderedVersions, u.renderedVersion)
 		}
 	}
@@ -143,7 +143,7 @@ func (h *Hub) compareVersions(ctx context.Context, p *reconcileBatch) (err error
 	}
 	ctx, cancel := context.WithTimeout(ctx, redisCallTimeout)
 	defer cancel()
-	versions, err := h.config.DocumentVersions(ctx, p.numbers)
+	versions, err := h.config.DocumentVersions(ctx, p.ids)
 	if err != nil {
 		return fmt.Errorf("reading the versions of %d users: %w", len(p.users), err)
 	}
@@ -156,7 +156,7 @@ func (h *Hub) compareVersions(ctx context.Context, p *reconcileBatch) (err error
 	}
 	learned := make([]uint64, len(p.users))
 	if h.config.SharedChangeSequences != nil {
-		copy(learned, h.config.SharedChangeSequences(p.numbers))
+		copy(learned, h.config.SharedChangeSequences(p.ids))
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -191,7 +191,7 @@ func (h *Hub) reportLostDocuments(ctx context.Context, p *reconcileBatch, versio
 	h.mu.Lock()
 	for i, u := range p.users {
 		if n := versions[i]; n > 0 && n < u.renderedVersion && u.renderedVersion == p.renderedVersions[i] && !u.versionFromClock && len(u.watchers) > 0 {
-			users, shown = append(users, u.number), append(shown, u.renderedVersion)
+			users, shown = append(users, u.id), append(shown, u.renderedVersion)
 		}
 	}
 	h.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // renderBatch is the work of a worker: users who are read together. A worker reuses its batch.
 type renderBatch struct {
 	users           []*user                    // at most maxUsersPerRender
-	numbers         []services.UserID          // the IDs of users
+	ids             []services.UserID          // the IDs of users
 	needLease       []*user                    // those of users whose lease must be written first
 	queuedForChange []bool                     // user.queuedForChange of each user, when the batch was taken
 	consumersToWake []services.ChannelConsumer // the consumers to wake
@@ -53,7 +53,7 @@ func (h *Hub) render(ctx context.Context, b *renderBatch) bool {
 	_ = h.writeLeases(ctx, b.needLease)
 	// A batch that hangs must not hold its worker: its users fail, and reconciliation tries them again.
 	limited, cancel := context.WithTimeout(ctx, renderTimeout)
-	badges, errs := h.renderUsers(limited, b.numbers)
+	badges, errs := h.renderUsers(limited, b.ids)
 	cancel()
 	h.finishRender(ctx, b, badges, errs)
 	return true
@@ -87,7 +87,7 @@ func (h *Hub) tryRender(ctx context.Context, users []services.UserID) (badges []
 
 // takeQueued fills b with queued users and marks them as rendering.
 func (h *Hub) takeQueued(b *renderBatch) {
-	b.users, b.numbers, b.needLease = b.users[:0], b.numbers[:0], b.needLease[:0]
+	b.users, b.ids, b.needLease = b.users[:0], b.ids[:0], b.needLease[:0]
 	b.queuedForChange, b.consumersToWake = b.queuedForChange[:0], b.consumersToWake[:0]
 	b.conflictingUsers, b.shownVersions, b.causes = b.conflictingUsers[:0], b.shownVersions[:0], b.causes[:0]
 	h.mu.Lock()
@@ -114,7 +114,7 @@ func (h *Hub) takeQueued(b *renderBatch) {
 		}
 		b.needLease = h.appendIfLeaseDue(b.needLease, u, now)
 		b.users = append(b.users, u)
-		b.numbers = append(b.numbers, u.number)
+		b.ids = append(b.ids, u.id)
 		b.queuedForChange = append(b.queuedForChange, u.queuedForChange)
 		// The batch takes over the change: a change from here on counts for the next render.
 		u.queuedForChange = false
@@ -203,7 +203,7 @@ func (h *Hub) deliver(b *renderBatch, u *user, changed bool, badges *services.Ba
 	// The state is noted also without watchers, because the next state is compared with it.
 	if u.noteRendered(badges, h.config.MarkDocumentsLost != nil) {
 		h.stats.VersionConflicts++
-		b.conflictingUsers, b.shownVersions = append(b.conflictingUsers, u.number), append(b.shownVersions, u.renderedVersion)
+		b.conflictingUsers, b.shownVersions = append(b.conflictingUsers, u.id), append(b.shownVersions, u.renderedVersion)
 	}
 	if len(u.watchers) == 0 {
 		return

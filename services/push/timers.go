@@ -55,7 +55,7 @@ func (h *Hub) fireDueTimers() (wait hubTime, some bool) {
 	return 0, false
 }
 
-// fix moves the user at index i up or down to their place in the heap.
+// fix moves the user at index i up or down to their position in the heap.
 func (t timers) fix(i int) {
 	for i > 0 {
 		parent := (i - 1) / 2

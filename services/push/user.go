@@ -27,7 +27,7 @@ const (
 // of thousands of them: fields are small, and indexes are 32 bits.
 type user struct {
 	watchers   []*watcher
-	number     services.UserID
+	id         services.UserID
 	orderIndex int32 // index in Hub.reconcileOrder
 	timerIndex int32 // index in Hub.timers, or noTimer
 	// phase says where the user is: in no list, in the heap, in Hub.renderQueue, with a worker, or with reconciliation. A user is
@@ -83,12 +83,12 @@ func (w *watcher) close() {
 func (h *Hub) now() hubTime { return h.config.Clock.Now().Sub(h.born) }
 
 // findOrAddUser finds or adds a user. The caller holds mu and adds a watcher to the user.
-func (h *Hub) findOrAddUser(number services.UserID) *user {
-	if u := h.users[number]; u != nil {
+func (h *Hub) findOrAddUser(id services.UserID) *user {
+	if u := h.users[id]; u != nil {
 		return u
 	}
-	u := &user{number: number, orderIndex: int32(len(h.reconcileOrder)), timerIndex: noTimer}
-	h.users[number] = u
+	u := &user{id: id, orderIndex: int32(len(h.reconcileOrder)), timerIndex: noTimer}
+	h.users[id] = u
 	h.reconcileOrder = append(h.reconcileOrder, u)
 	return u
 }
@@ -101,7 +101,7 @@ func (h *Hub) remove(u *user) {
 	// Without the pointer the garbage collector can free the user.
 	h.reconcileOrder[last] = nil
 	h.reconcileOrder = h.reconcileOrder[:last]
-	delete(h.users, u.number)
+	delete(h.users, u.id)
 	h.stopTimer(u)
 }
 

@@ -84,7 +84,7 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 				foundPosts[post.ID] = post
 			}
 		} else if user, ok := parseUserCopy(epoch, users[i-len(posts)], text); ok {
-			foundUsers[user.Number] = user
+			foundUsers[user.ID] = user
 		}
 	}
 	return foundPosts, foundUsers, nil
@@ -115,7 +115,7 @@ func (c *Projections) PutCopies(ctx context.Context, posts []services.Post, user
 		}
 	}
 	for _, user := range users {
-		if err := put(profileKey(user.Number), user.UpdatedAt, userCopy{user.Key, user.Name, user.AvatarURL}); err != nil {
+		if err := put(profileKey(user.ID), user.UpdatedAt, userCopy{user.Key, user.Name, user.AvatarURL}); err != nil {
 			return err
 		}
 	}
@@ -150,10 +150,10 @@ func editedMicros(post services.Post) *int64 {
 }
 
 // parseUserCopy reads a copy of a profile. If it returns false, the caller reads SQL.
-func parseUserCopy(epoch string, number services.UserID, text string) (services.User, bool) {
+func parseUserCopy(epoch string, id services.UserID, text string) (services.User, bool) {
 	var stored userCopy
 	changed, ok := parseCopy(epoch, text, &stored)
-	return services.User{Number: number, Key: stored.Key, Name: stored.Name, AvatarURL: stored.AvatarURL, UpdatedAt: changed}, ok
+	return services.User{ID: id, Key: stored.Key, Name: stored.Name, AvatarURL: stored.AvatarURL, UpdatedAt: changed}, ok
 }
 
 // parseCopy splits a copy into its version and its JSON. A copy of another epoch may be older than the fact, whatever

@@ -18,8 +18,8 @@ func postUpdatedAt(id services.PostID, micros int64) services.Post {
 }
 
 // userUpdatedAt is a user whose profile changed last at a time in microseconds, which is the version of its copy.
-func userUpdatedAt(number services.UserID, micros int64) services.User {
-	return services.User{Number: number, Key: "alice", Name: "version " + timeAtMicros(micros).String(), UpdatedAt: timeAtMicros(micros)}
+func userUpdatedAt(id services.UserID, micros int64) services.User {
+	return services.User{ID: id, Key: "alice", Name: "version " + timeAtMicros(micros).String(), UpdatedAt: timeAtMicros(micros)}
 }
 
 func TestCopiesAreReadAsTheyWereWritten(t *testing.T) {
@@ -29,18 +29,18 @@ func TestCopiesAreReadAsTheyWereWritten(t *testing.T) {
 		gone := services.Post{ID: services.MaxPostID, Author: ^services.UserID(0), Kind: services.PostKindPost, Deleted: true, UpdatedAt: timeAtMicros(0)}
 		alice := userUpdatedAt(1, 1_700_000_000_000_001)
 		alice.AvatarURL = "https://example.org/a?b=\"c\"&d"
-		nobody := services.User{Number: ^services.UserID(0), Key: "x", UpdatedAt: timeAtMicros(5)}
+		nobody := services.User{ID: ^services.UserID(0), Key: "x", UpdatedAt: timeAtMicros(5)}
 		v.must(v.projections.PutCopies(v.Context(), []services.Post{long, gone}, []services.User{alice, nobody}))
 		ctx, trips := redis.WithRoundTrips(v.Context())
-		posts, users, err := v.projections.Copies(ctx, []services.PostID{2, long.ID, gone.ID, long.ID}, []services.UserID{alice.Number, 2, nobody.Number})
+		posts, users, err := v.projections.Copies(ctx, []services.PostID{2, long.ID, gone.ID, long.ID}, []services.UserID{alice.ID, 2, nobody.ID})
 		v.must(err)
-		if len(posts) != 2 || posts[long.ID] != long || posts[gone.ID] != gone || len(users) != 2 || users[alice.Number] != alice || users[nobody.Number] != nobody {
+		if len(posts) != 2 || posts[long.ID] != long || posts[gone.ID] != gone || len(users) != 2 || users[alice.ID] != alice || users[nobody.ID] != nobody {
 			v.Errorf("%+v and %+v, want %+v, %+v, %+v and %+v", posts, users, long, gone, alice, nobody)
 		}
 		if trips.Count() != 1 {
 			v.Errorf("both kinds in %d round trips, want 1", trips.Count())
 		}
-		for _, key := range []string{postKey(long.ID), profileKey(alice.Number)} {
+		for _, key := range []string{postKey(long.ID), profileKey(alice.ID)} {
 			if left, err := v.projections.Commands().TTL(v.Context(), key).Result(); err != nil || left <= copyLifetime-time.Hour || left > copyLifetime {
 				v.Errorf("%s lives for %s, %v: want %s", key, left, err, copyLifetime)
 			}
@@ -70,20 +70,20 @@ func TestTheNewestCopyWinsInAnyOrder(t *testing.T) {
 		newest := stamps[len(stamps)-1]
 		for i := range 10 {
 			random.Shuffle(len(stamps), func(i, j int) { stamps[i], stamps[j] = stamps[j], stamps[i] })
-			id, number := services.PostID(i), services.UserID(i)
+			id, userID := services.PostID(i), services.UserID(i)
 			highest := int64(-1 << 62)
 			for _, stamp := range stamps {
-				v.must(v.projections.PutCopies(v.Context(), []services.Post{postUpdatedAt(id, stamp)}, []services.User{userUpdatedAt(number, stamp)}))
+				v.must(v.projections.PutCopies(v.Context(), []services.Post{postUpdatedAt(id, stamp)}, []services.User{userUpdatedAt(userID, stamp)}))
 				highest = max(highest, stamp)
-				posts, users, err := v.projections.Copies(v.Context(), []services.PostID{id}, []services.UserID{number})
+				posts, users, err := v.projections.Copies(v.Context(), []services.PostID{id}, []services.UserID{userID})
 				v.must(err)
-				if want := max(highest, 0); posts[id].UpdatedAt != timeAtMicros(want) || users[number].UpdatedAt != timeAtMicros(want) {
-					v.Fatalf("%v: after %d the copies are of %s and %s", stamps, stamp, posts[id].UpdatedAt, users[number].UpdatedAt)
+				if want := max(highest, 0); posts[id].UpdatedAt != timeAtMicros(want) || users[userID].UpdatedAt != timeAtMicros(want) {
+					v.Fatalf("%v: after %d the copies are of %s and %s", stamps, stamp, posts[id].UpdatedAt, users[userID].UpdatedAt)
 				}
 			}
-			posts, users, err := v.projections.Copies(v.Context(), []services.PostID{id}, []services.UserID{number})
-			if err != nil || posts[id] != postUpdatedAt(id, newest) || users[number] != userUpdatedAt(number, newest) {
-				v.Errorf("%v: the copies are %+v, %+v, %v", stamps, posts[id], users[number], err)
+			posts, users, err := v.projections.Copies(v.Context(), []services.PostID{id}, []services.UserID{userID})
+			if err != nil || posts[id] != postUpdatedAt(id, newest) || users[userID] != userUpdatedAt(userID, newest) {
+				v.Errorf("%v: the copies are %+v, %+v, %v", stamps, posts[id], users[userID], err)
 			}
 		}
 	})
@@ -131,7 +131,7 @@ func FuzzParseCopy(f *testing.F) {
 			}(),
 			func() bool {
 				user, ok := parseUserCopy("47", 7, text)
-				return ok && (user.Number != 7 || user.UpdatedAt.UnixMicro() < 0)
+				return ok && (user.ID != 7 || user.UpdatedAt.UnixMicro() < 0)
 			}(),
 		} {
 			if ok {

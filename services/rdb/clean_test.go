@@ -238,10 +238,10 @@ func TestAnAddReadBeforeADropIsRefused(t *testing.T) {
 // walkKeys passes all keys, about so many in a step, calls each with the findings of each step, and returns the number of steps.
 func (v feedTest) walkKeys(about int, each func(KeyWalkFindings)) (steps int) {
 	v.Helper()
-	for place, done := (KeyWalkPosition{}), false; !done; steps++ {
+	for position, done := (KeyWalkPosition{}), false; !done; steps++ {
 		var found KeyWalkFindings
 		var err error
-		found, place, done, err = v.projections.WalkKeys(v.Context(), place, about)
+		found, position, done, err = v.projections.WalkKeys(v.Context(), position, about)
 		v.must(err)
 		each(found)
 	}
@@ -267,7 +267,7 @@ func TestAWalkFindsAllLeftovers(t *testing.T) {
 			v.must(err)
 		}
 		post := services.Post{ID: 77, Author: 1, Kind: services.PostKindPost, Body: "kept"}
-		v.must(v.projections.PutCopies(ctx, []services.Post{post}, []services.User{{Number: 1, Key: "ann"}}))
+		v.must(v.projections.PutCopies(ctx, []services.Post{post}, []services.User{{ID: 1, Key: "ann"}}))
 		v.must(rds.ZAdd(ctx, "v:town/x", redis.Z{Score: -5, Member: "!r"}).Err())
 		v.must(rds.Expire(ctx, "v:town/x", time.Hour).Err())
 		v.must(v.projections.Presence.WriteOnlineLeases(ctx, users[:2], time.Hour))
@@ -365,11 +365,11 @@ func TestAWalkContinuesWithoutALostMaster(t *testing.T) {
 				found[user] = true
 			}
 		}
-		for place, done := (KeyWalkPosition{Master: "!", Cursor: 99}), v.projections.Mode() != "cluster"; !done; {
-			f, to, ended, err := v.projections.WalkKeys(v.Context(), place, 10)
+		for position, done := (KeyWalkPosition{Master: "!", Cursor: 99}), v.projections.Mode() != "cluster"; !done; {
+			f, to, ended, err := v.projections.WalkKeys(v.Context(), position, 10)
 			v.must(err)
 			note(f)
-			place, done = to, ended
+			position, done = to, ended
 		}
 		if v.projections.Mode() == "cluster" && !found[reader] {
 			v.Error("the masters after the one that has gone were not walked")

@@ -19,16 +19,16 @@ const membershipsPerCall = 25
 // states. Results are in the order of the states; consecutive states of one user share one result. clamped is the number of
 // documents with a negative count, which happens only if another program wrote to Redis.
 func (c *Projections) PutMemberships(ctx context.Context, states []services.Membership) (results []redis.Result, clamped int, err error) {
-	calls, places := membershipCalls(states)
+	calls, indexes := membershipCalls(states)
 	answers, err := c.ChangeForResults(ctx, conversationsPut, calls)
 	if err != nil {
 		return nil, 0, err
 	}
 	results = make([]redis.Result, len(states))
 	// The states of one call share its result, so only the first of them adds to clamped.
-	for i, place := range places {
-		results[i] = answers[place]
-		if answers[place].RefillDue && (i == 0 || places[i-1] != place) {
+	for i, index := range indexes {
+		results[i] = answers[index]
+		if answers[index].RefillDue && (i == 0 || indexes[i-1] != index) {
 			clamped++
 		}
 		results[i].RefillDue = false
@@ -38,8 +38,8 @@ func (c *Projections) PutMemberships(ctx context.Context, states []services.Memb
 
 // membershipCalls returns the calls that write states, and for each state the index of its call. A user with many states gets
 // several calls. Each is complete in itself: the sums move with the states of that call.
-func membershipCalls(states []services.Membership) (calls []redis.ScriptCall, places []int) {
-	calls, places = make([]redis.ScriptCall, 0, len(states)), make([]int, len(states))
+func membershipCalls(states []services.Membership) (calls []redis.ScriptCall, indexes []int) {
+	calls, indexes = make([]redis.ScriptCall, 0, len(states)), make([]int, len(states))
 	for i, state := range states {
 		last := len(calls) - 1
 		// After its first argument a call has two arguments for each state, so a call is full at membershipsPerCall states.
@@ -51,9 +51,9 @@ func membershipCalls(states []services.Membership) (calls []redis.ScriptCall, pl
 			last++
 		}
 		calls[last].Args = append(calls[last].Args, redis.FormatInteger(uint64(state.Conversation)), membershipText(state))
-		places[i] = last
+		indexes[i] = last
 	}
-	return calls, places
+	return calls, indexes
 }
 
 // MembershipRebuildSteps are the steps of a user's rebuild that write their own states in conversations. PutMemberships makes the same

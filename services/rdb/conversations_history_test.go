@@ -244,8 +244,8 @@ func (w *conversationsWorld) runPendingWrite() error {
 // that are counted on read.
 func (w *conversationsWorld) shownCounts(d Document) (unread, mentions int) {
 	unread = d.Conversations.Unread
-	for _, place := range d.Conversations.CountedOnRead {
-		unread += max(0, len(w.conversations[place.Conversation].messages)-int(place.ReadUpTo))
+	for _, position := range d.Conversations.CountedOnRead {
+		unread += max(0, len(w.conversations[position.Conversation].messages)-int(position.ReadUpTo))
 	}
 	return unread, d.Conversations.Mentions
 }
@@ -353,22 +353,22 @@ func (w *conversationsWorld) compareWithFacts(user services.UserID) error {
 	if err != nil {
 		return err
 	}
-	var places []services.ConversationID
-	for _, place := range documents[0].Conversations.CountedOnRead {
-		places = append(places, place.Conversation)
+	var positions []services.ConversationID
+	for _, position := range documents[0].Conversations.CountedOnRead {
+		positions = append(positions, position.Conversation)
 	}
-	slices.Sort(places)
-	var wantPlaces []services.ConversationID
+	slices.Sort(positions)
+	var wantPositions []services.ConversationID
 	for _, state := range w.readStates(user) {
 		if state.CountedOnRead && !state.HasLeft && !state.IsOpen && !state.Muted {
-			wantPlaces = append(wantPlaces, state.Conversation)
+			wantPositions = append(wantPositions, state.Conversation)
 		}
 	}
 	unread, mentions := w.shownCounts(documents[0])
 	wantUnread, wantMentions := w.expectedCounts(user)
-	if !documents[0].Ready || unread != wantUnread || mentions != wantMentions || !slices.Equal(places, wantPlaces) {
+	if !documents[0].Ready || unread != wantUnread || mentions != wantMentions || !slices.Equal(positions, wantPositions) {
 		return fmt.Errorf("user %d is shown %d and %d mentions, %v counted at reading (ready %t); the facts say %d, %d and %v",
-			user, unread, mentions, places, documents[0].Ready, wantUnread, wantMentions, wantPlaces)
+			user, unread, mentions, positions, documents[0].Ready, wantUnread, wantMentions, wantPositions)
 	}
 	return nil
 }

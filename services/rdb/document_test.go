@@ -13,7 +13,7 @@ import (
 	"tidings/services/redis"
 )
 
-// pulledAuthors are authors for tests. Among their numbers are one with a zero byte and the greatest ones.
+// pulledAuthors are authors for tests. Among their IDs are one with a zero byte and the greatest ones.
 var pulledAuthors = []services.FollowedAuthor{{Author: 300, ItemsCountAfter: 7}, {Author: math.MaxUint32, ItemsCountAfter: services.MaxPostID}, {Author: 5}}
 
 // validDocumentValues are Redis' answers for a valid document: the values of defaultDocumentLayout's fields, in their order.

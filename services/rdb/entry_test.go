@@ -113,12 +113,12 @@ func FuzzParseEntry(f *testing.F) {
 }
 
 func TestAuthorLettersAreUnique(t *testing.T) {
-	numbers := []services.UserID{0, 1, 84, 85, 86, 7224, 7225, 614_124, 614_125, 52_200_624, 52_200_625, math.MaxUint32 - 1, math.MaxUint32}
+	ids := []services.UserID{0, 1, 84, 85, 86, 7224, 7225, 614_124, 614_125, 52_200_624, 52_200_625, math.MaxUint32 - 1, math.MaxUint32}
 	var letters []string
-	for _, number := range numbers {
-		letters = append(letters, AuthorLetters(number))
+	for _, id := range ids {
+		letters = append(letters, AuthorLetters(id))
 	}
-	if !slices.IsSorted(letters) || len(slices.Compact(letters)) != len(numbers) {
+	if !slices.IsSorted(letters) || len(slices.Compact(letters)) != len(ids) {
 		t.Errorf("%q: want them different and in order", letters)
 	}
 }

@@ -94,7 +94,7 @@ func TestDataFromBeforeLostWritesIsRejected(t *testing.T) {
 		v := feedTest{t, openProjections(t, redis.Options{URL: store.url, NodeID: "one"})}
 		second := feedTest{t, openProjections(t, redis.Options{URL: store.url, NodeID: "two"})}
 		v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
-		v.must(v.projections.PutCopies(v.Context(), []services.Post{{ID: 1, Author: 2, Body: "old", UpdatedAt: time.UnixMicro(1)}}, []services.User{{Number: reader, Key: "old"}}))
+		v.must(v.projections.PutCopies(v.Context(), []services.Post{{ID: 1, Author: 2, Body: "old", UpdatedAt: time.UnixMicro(1)}}, []services.User{{ID: reader, Key: "old"}}))
 		store.saveData()
 		v.must(v.projections.PutCopies(v.Context(), []services.Post{{ID: 1, Author: 2, Deleted: true, UpdatedAt: time.UnixMicro(2)}}, nil))
 		if result := v.addEntry(v.takeStamp(), countedEntry(4)); result.Status != redis.Applied || v.feedCountOrMissing() != "4" || second.feedCountOrMissing() != "4" {

@@ -79,8 +79,8 @@ func parseKey(name string) (key ownedKey, cleanable bool) {
 	key.name = name
 	if rest, found := strings.CutPrefix(name, "{u"); found {
 		// The tag in braces decides the master of a key on a cluster, and all keys of a user share it.
-		number, part, _ := strings.Cut(rest, "}:")
-		user, err := strconv.ParseUint(number, 10, 32)
+		id, part, _ := strings.Cut(rest, "}:")
+		user, err := strconv.ParseUint(id, 10, 32)
 		key.user, key.keyPart = services.UserID(user), part
 		switch {
 		case part == "on" || slices.Contains(leaseKeyParts, part):

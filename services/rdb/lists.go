@@ -95,21 +95,21 @@ type LongList struct {
 // TrimLists cuts lists down to the listed length, and returns how many entries it cut from each.
 func (c *Projections) TrimLists(ctx context.Context, long []LongList) (cut []int, err error) {
 	cut = make([]int, len(long))
-	// Each list has a script of its own, so the calls go out list by list, and the results return to their places.
+	// Each list has a script of its own, so the calls go out list by list, and the results return to their indexes.
 	for _, list := range registeredLists {
 		var calls []redis.ScriptCall
-		var places []int
+		var indexes []int
 		for i, one := range long {
 			if one.keyPart == list.KeyPart {
-				calls, places = append(calls, redis.ScriptCall{Keys: []string{list.Key(one.User)}}), append(places, i)
+				calls, indexes = append(calls, redis.ScriptCall{Keys: []string{list.Key(one.User)}}), append(indexes, i)
 			}
 		}
 		entries, err := c.runDrop(ctx, list.Trim, calls)
 		if err != nil {
 			return nil, err
 		}
-		// entries are in the order of calls, and places leads back to the order of long.
-		for i, at := range places {
+		// entries are in the order of calls, and indexes leads back to the order of long.
+		for i, at := range indexes {
 			cut[at] = entries[i]
 		}
 	}

@@ -183,20 +183,20 @@ func TestACategoryWithoutItsCountsOrPositionIsRebuilt(t *testing.T) {
 			return func() { v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), field).Err()) }
 		}
 		for what, damage := range map[string]func(){
-			"counts without a place":      func() { v.putCounts(newLikeCounts(7)); lost("HL")() },
-			"counts with an empty place":  func() { v.putCounts(newLikeCounts(7)); v.writeField("HL", "") },
-			"a place without counts":      func() { v.putCounts(newLikeCounts(7)); lost("NL")() },
-			"a place with broken counts":  func() { v.putCounts(newLikeCounts(7)); v.writeField("NL", "7;x") },
-			"an empty place, none before": func() { v.writeField("HL", "") },
-			"a broken place, none before": func() { v.writeField("HL", "9;nowhere") },
-			"a place of a former version": func() { v.writeField("HL", InitialValue) },
+			"counts without a place":         func() { v.putCounts(newLikeCounts(7)); lost("HL")() },
+			"counts with an empty place":     func() { v.putCounts(newLikeCounts(7)); v.writeField("HL", "") },
+			"a place without counts":         func() { v.putCounts(newLikeCounts(7)); lost("NL")() },
+			"a place with broken counts":     func() { v.putCounts(newLikeCounts(7)); v.writeField("NL", "7;x") },
+			"an empty position, none before": func() { v.writeField("HL", "") },
+			"a broken position, none before": func() { v.writeField("HL", "9;nowhere") },
+			"a position of a former version": func() { v.writeField("HL", InitialValue) },
 		} {
 			v.deleteKeys(inboxKey(reader), DocumentKey(reader), conversationsKey(reader))
 			v.buildFromFacts(FeedFacts{})
 			damage()
 			stamp := v.beginRebuild(false)
-			if counts, place := v.readField("NL"), v.readField("HL"); counts != InitialValue || place != "" {
-				v.Errorf("%s: the counts begin as %q, the place as %q", what, counts, place)
+			if counts, position := v.readField("NL"), v.readField("HL"); counts != InitialValue || position != "" {
+				v.Errorf("%s: the counts begin as %q, the position as %q", what, counts, position)
 			}
 			v.buildFromFacts(FeedFacts{Stamp: stamp})
 			if d := v.readDocument(); !d.Ready || d.Notifications[0].Newest != 0 || d.Notifications[0].Version != 0 {

@@ -84,8 +84,8 @@ func (c Presence) OnlineInShard(ctx context.Context, shard int) ([]services.User
 	users := make([]services.UserID, 0, len(members))
 	for _, member := range members {
 		// A member that is no ID was written by something else: fan-out must not fail because of it.
-		if number, err := strconv.ParseUint(member, 10, 32); err == nil {
-			users = append(users, services.UserID(number))
+		if id, err := strconv.ParseUint(member, 10, 32); err == nil {
+			users = append(users, services.UserID(id))
 		}
 	}
 	return users, nil

@@ -49,8 +49,8 @@ func (c *Projections) repairWrongType(ctx context.Context, keys []string) error 
 func userOfDataKey(key string) (user services.UserID, ok bool) {
 	text, found := strings.CutPrefix(key, "{u")
 	text, part, closed := strings.Cut(text, "}:")
-	number, err := strconv.ParseUint(text, 10, 32)
-	user = services.UserID(number)
+	id, err := strconv.ParseUint(text, 10, 32)
+	user = services.UserID(id)
 	return user, found && closed && err == nil && key != profileKey(user) && !slices.Contains(leaseKeyParts, part)
 }
 

@@ -131,7 +131,7 @@ func TestABrokenFieldStopsNoScript(t *testing.T) {
 
 func TestCopiesOfTheWrongTypeAreMissing(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
-		post, user := services.Post{ID: 5, Author: author, Body: "b", UpdatedAt: time.Now()}, services.User{Number: reader, Key: "k", UpdatedAt: time.Now()}
+		post, user := services.Post{ID: 5, Author: author, Body: "b", UpdatedAt: time.Now()}, services.User{ID: reader, Key: "k", UpdatedAt: time.Now()}
 		list := func(key string) {
 			v.deleteKeys(key)
 			v.must(v.projections.Commands().RPush(v.Context(), key, "text").Err())

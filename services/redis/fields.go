@@ -17,7 +17,7 @@ const AbsentField = "\x00absent"
 type Fields struct {
 	commandPool
 	names       []string
-	indexByName map[string]int // the place of each name in names; nil: the names are few, and Redis looks up each
+	indexByName map[string]int // the index of each name in names; nil: the names are few, and Redis looks up each
 }
 
 // NewFields prepares the read of most fields of a hash: it asks Redis for the whole hash.
@@ -178,12 +178,12 @@ func (f *Fields) parseHash(into []string, rest string) (texts []string, whole bo
 		if !ok {
 			return into, false
 		}
-		place, known := next, next < len(f.names) && f.names[next] == name
+		index, known := next, next < len(f.names) && f.names[next] == name
 		if !known {
-			place, known = f.indexByName[name]
+			index, known = f.indexByName[name]
 		}
 		if known {
-			into[first+place], next = value, place+1
+			into[first+index], next = value, index+1
 		}
 	}
 	return into, rest == ""

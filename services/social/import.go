@@ -57,7 +57,7 @@ valid keys.
 // have been cut off there. A follow between users of which one blocks the other is omitted, and counts as a duplicate. The limit
 // of followees does not apply, and no jobs are queued: feeds are built from the facts when their readers come.
 //
-// The place in the file is saved in the transaction of each batch, so that after an interrupted import, the next import of the
+// The position in the file is saved in the transaction of each batch, so that after an interrupted import, the next import of the
 // same file continues there and doubles nothing. After a completed import it starts anew. An input that is not a regular file
 // always starts anew.
 //

@@ -66,8 +66,8 @@ func New(cfg Config) *Service {
 
 // EnsureUser returns the ID of the user with the key, and creates the user if there is none. It is for the user that a token names.
 func (s *Service) EnsureUser(ctx context.Context, key string) (services.UserID, error) {
-	if number, ok, err := s.people.UserID(ctx, key); err != nil || ok {
-		return number, err
+	if id, ok, err := s.people.UserID(ctx, key); err != nil || ok {
+		return id, err
 	}
 	// The first request of a user that the application has not named yet.
 	made, err := s.EnsureUsers(ctx, []string{key})
@@ -83,18 +83,18 @@ func (s *Service) EnsureUsers(ctx context.Context, keys []string) (map[string]se
 		}
 	}
 	// Look in the cache and in SQL first: a write for users who exist would wait for the disk.
-	numbers, err := s.FindUsers(ctx, keys)
+	ids, err := s.FindUsers(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
 	var missing []string
 	for _, key := range keys {
-		if _, known := numbers[key]; !known {
+		if _, known := ids[key]; !known {
 			missing = append(missing, key)
 		}
 	}
 	if len(missing) == 0 {
-		return numbers, nil
+		return ids, nil
 	}
 	var made map[string]services.UserID
 	err = s.store.Write(ctx, func(tx *sql.Tx) (err error) {
@@ -104,11 +104,11 @@ func (s *Service) EnsureUsers(ctx context.Context, keys []string) (map[string]se
 	if err != nil {
 		return nil, fmt.Errorf("make %d users: %w", len(missing), err)
 	}
-	for key, number := range made {
-		numbers[key] = number
-		s.people.KeepUserID(key, number)
+	for key, id := range made {
+		ids[key] = id
+		s.people.KeepUserID(key, id)
 	}
-	return numbers, nil
+	return ids, nil
 }
 
 // usersPerTransaction is how many users one transaction of CreateMissingUsers creates: other transactions that create users wait
@@ -135,15 +135,15 @@ func (s *Service) CreateMissingUsers(ctx context.Context, keys []string) (refuse
 // createUncachedUsers creates the users with keys that are not in this node's cache, unless SQL has them. refused are the keys of users
 // who are being erased.
 func (s *Service) createUncachedUsers(ctx context.Context, fresh []string) (refused []string, err error) {
-	numbers, err := people.IDs(ctx, s.store, fresh)
+	ids, err := people.IDs(ctx, s.store, fresh)
 	if err != nil {
 		return nil, err
 	}
 	// Write only for keys whose users no node has created.
 	fresh = slices.DeleteFunc(fresh, func(key string) bool {
-		number, known := numbers[key]
+		id, known := ids[key]
 		if known {
-			s.people.KeepUserID(key, number)
+			s.people.KeepUserID(key, id)
 		}
 		return known
 	})
@@ -151,20 +151,20 @@ func (s *Service) createUncachedUsers(ctx context.Context, fresh []string) (refu
 		return nil, nil
 	}
 	err = s.store.Write(ctx, func(tx *sql.Tx) (err error) {
-		numbers, refused, err = people.EnsureExceptErased(ctx, tx, fresh)
+		ids, refused, err = people.EnsureExceptErased(ctx, tx, fresh)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%d users: %w", len(fresh), err)
 	}
-	for key, number := range numbers {
-		s.people.KeepUserID(key, number)
+	for key, id := range ids {
+		s.people.KeepUserID(key, id)
 	}
 	return refused, nil
 }
 
 // FindUser finds a user by key without creating them; ok is false when the key was never used.
-func (s *Service) FindUser(ctx context.Context, key string) (number services.UserID, ok bool, err error) {
+func (s *Service) FindUser(ctx context.Context, key string) (id services.UserID, ok bool, err error) {
 	return s.people.UserID(ctx, key)
 }
 
@@ -174,7 +174,7 @@ func (s *Service) FindUsers(ctx context.Context, keys []string) (map[string]serv
 }
 
 // FindCachedUser finds a user by key if this node has the key in its cache.
-func (s *Service) FindCachedUser(key string) (number services.UserID, ok bool) {
+func (s *Service) FindCachedUser(key string) (id services.UserID, ok bool) {
 	return s.people.CachedUserID(key)
 }
 

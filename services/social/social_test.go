@@ -158,19 +158,19 @@ func TestAUserIDIsAssignedOnce(t *testing.T) {
 			t.Errorf("known before they are mentioned: %v", err)
 		}
 		const callers = 10
-		numbers := make([]services.UserID, callers)
+		ids := make([]services.UserID, callers)
 		var together sync.WaitGroup
 		for i := range callers {
-			together.Go(func() { numbers[i], _ = n.service.EnsureUser(t.Context(), "ada") })
+			together.Go(func() { ids[i], _ = n.service.EnsureUser(t.Context(), "ada") })
 		}
 		together.Wait()
-		for _, number := range numbers {
-			if number == 0 || number != numbers[0] {
-				t.Errorf("numbers %v of one key", numbers)
+		for _, id := range ids {
+			if id == 0 || id != ids[0] {
+				t.Errorf("numbers %v of one key", ids)
 			}
 		}
-		if number, known, err := n.service.FindUser(t.Context(), "ada"); !known || number != numbers[0] || err != nil {
-			t.Errorf("%d, %t, %v", number, known, err)
+		if id, known, err := n.service.FindUser(t.Context(), "ada"); !known || id != ids[0] || err != nil {
+			t.Errorf("%d, %t, %v", id, known, err)
 		}
 		for _, key := range []string{"", " a", "a\u00a0b", "e\u0301", strings.Repeat("a", services.MaxKeyCharacters+1)} {
 			if _, err := n.service.EnsureUser(t.Context(), key); services.CodeOf(err) != services.Invalid {

@@ -88,9 +88,9 @@ func TestParametersOfUnknownTypes(t *testing.T) {
 			t.Errorf("%v: %s", d, diff)
 		}
 	}
-	type place uint64
+	type position uint64
 	for d, want := range map[dialect]any{SQLite: "[1,9223372036854775807]", Postgres: []int64{1, 1<<63 - 1}} {
-		if diff := cmp.Diff([]any{want}, d.bind([]any{[]place{1, 1<<63 - 1}})); diff != "" {
+		if diff := cmp.Diff([]any{want}, d.bind([]any{[]position{1, 1<<63 - 1}})); diff != "" {
 			t.Errorf("%v: %s", d, diff)
 		}
 	}

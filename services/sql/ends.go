@@ -10,12 +10,12 @@ import (
 // TxEndHook is work that a transaction does once, at its end, with all the values that its functions kept for it. Many small
 // additions become one statement.
 type TxEndHook struct {
-	order int64                                                 // the place of its declaration among the hooks, which run in this order
+	order int64                                                 // the position of its declaration among the hooks, which run in this order
 	run   func(ctx context.Context, tx *Tx, values []any) error // see NewTxEndHook
 }
 
-// lastHookOrder is the place of the TxEndHook that was declared last. NewTxEndHook gives each the next place, and they run in this
-// order.
+// lastHookOrder is the position of the TxEndHook that was declared last. NewTxEndHook gives each the next position, and they run in
+// this order.
 var lastHookOrder atomic.Int64
 
 // NewTxEndHook declares an end hook, whose run gets the kept values. run is called in the transaction and, like any function of a

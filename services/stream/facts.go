@@ -152,8 +152,8 @@ func takePositions(ctx context.Context, tx *sql.Tx, token string, n int) (last u
 	return last, err
 }
 
-// readSlowLapPlace reads how far the slow lap has come.
-func readSlowLapPlace(ctx context.Context, db *sql.DB) (at slowLapPlace, err error) {
+// readSlowLapPosition reads how far the slow lap has come.
+func readSlowLapPosition(ctx context.Context, db *sql.DB) (at slowLapPosition, err error) {
 	var us int64
 	_, err = db.One(ctx, readSlowLap, nil, &at.lastUser, &us)
 	if us > 0 {
@@ -163,7 +163,7 @@ func readSlowLapPlace(ctx context.Context, db *sql.DB) (at slowLapPlace, err err
 }
 
 // moveSlowLap stores how far the slow lap has come. It changes nothing for a node that is not the writer any more.
-func moveSlowLap(ctx context.Context, tx *sql.Tx, token string, to slowLapPlace) error {
+func moveSlowLap(ctx context.Context, tx *sql.Tx, token string, to slowLapPosition) error {
 	_, err := tx.Run(ctx, moveSlow, token, to.lastUser, to.began)
 	return err
 }

@@ -63,7 +63,7 @@ func (s *Service) stepLap(ctx context.Context) (more bool, err error) {
 		err = s.db.Write(ctx, func(tx *sql.Tx) error { return markUsers(ctx, tx, differ, tx.Now) })
 	}
 	if err == nil {
-		// The place moves only after the marks are written, so that an error repeats this part.
+		// The position moves only after the marks are written, so that an error repeats this part.
 		s.lap.lastUser = users[len(users)-1]
 		s.lap.workTime += s.cfg.Clock.Now().Sub(now)
 	}

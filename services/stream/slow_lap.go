@@ -20,21 +20,21 @@ const (
 )
 
 // slowLap is a walk over the users that a lap leaves out, because they were not seen for long. There may be a hundred times as
-// many of them, so the walk rests between any two batches, and its place is kept in SQL: it may last longer than its writer.
+// many of them, so the walk rests between any two batches, and its position is kept in SQL: it may last longer than its writer.
 type slowLap struct {
-	placeLoaded          bool         // the place was read
-	place                slowLapPlace // how far the lap has come
-	sharedChangesAtStart uint64       // Config.SharedChanges when it began; 0 if another writer began it
-	resumeAt             time.Time    // when the next batch is visited
+	positionLoaded       bool            // the position was read
+	position             slowLapPosition // how far the lap has come
+	sharedChangesAtStart uint64          // Config.SharedChanges when it began; 0 if another writer began it
+	resumeAt             time.Time       // when the next batch is visited
 }
 
-// slowLapPlace is how far a slow lap has come, as SQL has it.
-type slowLapPlace struct {
+// slowLapPosition is how far a slow lap has come, as SQL has it.
+type slowLapPosition struct {
 	lastUser services.UserID // the last user visited; 0: no lap is under way
 	began    time.Time       // when the lap began, or else the last one
 }
 
-// stepSlowLap visits the next users of a slow lap, if it is time. The place is moved in the transaction of the marks: a crash skips
+// stepSlowLap visits the next users of a slow lap, if it is time. The position is moved in the transaction of the marks: a crash skips
 // nobody.
 func (s *Service) stepSlowLap(ctx context.Context) (err error) {
 	now, l := s.cfg.Clock.Now(), &s.slowLap
@@ -42,13 +42,13 @@ func (s *Service) stepSlowLap(ctx context.Context) (err error) {
 		return nil
 	}
 	// The previous writer may have stopped in the middle of a lap.
-	if !l.placeLoaded {
-		if l.place, err = readSlowLapPlace(ctx, s.db); err != nil {
+	if !l.positionLoaded {
+		if l.position, err = readSlowLapPosition(ctx, s.db); err != nil {
 			return err
 		}
-		l.placeLoaded = true
+		l.positionLoaded = true
 	}
-	next := l.place
+	next := l.position
 	if next.lastUser == 0 {
 		if !s.slowLapDue(now) {
 			return nil
@@ -77,7 +77,7 @@ func (s *Service) stepSlowLap(ctx context.Context) (err error) {
 		return err
 	}
 	ended := s.cfg.Clock.Now()
-	l.place, l.resumeAt = next, ended.Add(slowLapRestFactor*ended.Sub(now))
+	l.position, l.resumeAt = next, ended.Add(slowLapRestFactor*ended.Sub(now))
 	if next.lastUser == 0 {
 		s.stats.slowLaps.Add(1)
 		s.stats.lastSlowLapNanos.Store(int64(ended.Sub(next.began)))
@@ -87,6 +87,6 @@ func (s *Service) stepSlowLap(ctx context.Context) (err error) {
 
 // slowLapDue reports whether it is time for the next slow lap: ten laps have passed, or one and a shared change.
 func (s *Service) slowLapDue(now time.Time) bool {
-	since := now.Sub(s.slowLap.place.began) // below 0: the clock of the previous writer was ahead
+	since := now.Sub(s.slowLap.position.began) // below 0: the clock of the previous writer was ahead
 	return since < 0 || since >= slowLapFactor*s.cfg.LapInterval || since >= s.cfg.LapInterval && s.cfg.SharedChanges() != s.slowLap.sharedChangesAtStart
 }

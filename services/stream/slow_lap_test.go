@@ -139,8 +139,8 @@ func TestSlowLapRests(t *testing.T) {
 		w.afterBadgesRead = func() { w.clock.Advance(time.Second) }
 		w.runUntilIdle(s)
 		took := s.slowLap.resumeAt.Sub(w.clock.Now())
-		if took < 8*time.Second || took > slowLapRestFactor*time.Second || s.slowLap.place.lastUser != w.users[slowBatchSize-1] {
-			t.Errorf("rests for %v at %d", took, s.slowLap.place.lastUser)
+		if took < 8*time.Second || took > slowLapRestFactor*time.Second || s.slowLap.position.lastUser != w.users[slowBatchSize-1] {
+			t.Errorf("rests for %v at %d", took, s.slowLap.position.lastUser)
 		}
 		w.clock.Advance(took - time.Microsecond)
 		sqltest.Equal(t, w.compareNextUsers(s), noUsers)
@@ -162,13 +162,13 @@ func TestSlowLapOutlivesItsWriter(t *testing.T) {
 		w.clock.Advance(time.Hour)
 		sqltest.Equal(t, w.compareNextUsers(next), w.users[2*slowBatchSize:3*slowBatchSize])
 		sqltest.Equal(t, w.compareNextUsers(first), w.users[slowBatchSize:2*slowBatchSize]) // the deposed writer does not know yet
-		sqltest.Equal(t, sqltest.Must(readSlowLapPlace(b.Ctx, b.DB))(t).lastUser, w.users[3*slowBatchSize-1])
+		sqltest.Equal(t, sqltest.Must(readSlowLapPosition(b.Ctx, b.DB))(t).lastUser, w.users[3*slowBatchSize-1])
 		third := w.newService()
 		sqltest.Equal(t, resign(b.Ctx, b.DB, next.leaseToken), nil)
 		sqltest.Must(third.becomeWriter(b.Ctx))(t)
 		sqltest.Equal(t, w.compareNextUsers(third), noUsers) // the end
 		sqltest.Equal(t, third.Stats().SlowLaps, uint64(1))
-		sqltest.Equal(t, sqltest.Must(readSlowLapPlace(b.Ctx, b.DB))(t).lastUser, services.UserID(0))
+		sqltest.Equal(t, sqltest.Must(readSlowLapPosition(b.Ctx, b.DB))(t).lastUser, services.UserID(0))
 	})
 }
 

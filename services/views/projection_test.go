@@ -132,12 +132,12 @@ func TestTheCleanerDropsAnEndlessView(t *testing.T) {
 		s.must(s.Commands().Persist(t.Context(), viewKey(endless)).Err())
 		s.must(s.Commands().Set(t.Context(), "v:settings/x", "another application's", 0).Err())
 		dropped := 0
-		for place, done := (rdb.KeyWalkPosition{}), false; !done; {
-			found, to, ended, err := c.WalkKeys(t.Context(), place, 10)
+		for position, done := (rdb.KeyWalkPosition{}), false; !done; {
+			found, to, ended, err := c.WalkKeys(t.Context(), position, 10)
 			s.must(err)
 			_, gone, err := c.DropLeftovers(t.Context(), found.Leftovers)
 			s.must(err)
-			place, done, dropped = to, ended, dropped+gone
+			position, done, dropped = to, ended, dropped+gone
 		}
 		left, err := s.Commands().Exists(t.Context(), "v:settings/x").Result()
 		s.must(err)

@@ -256,24 +256,24 @@ func (c viewCount) unreadFor(access LastAccess) UnreadView {
 }
 
 // indexesOfNotReady returns the indexes of the counts that Redis could not give, because it lacks the view or builds it now.
-func indexesOfNotReady(counts []viewCount) (places []int) {
+func indexesOfNotReady(counts []viewCount) (indexes []int) {
 	for i, count := range counts {
 		if !count.ready {
-			places = append(places, i)
+			indexes = append(indexes, i)
 		}
 	}
-	return places
+	return indexes
 }
 
 // rebuildMissing builds in Redis the views whose counts are not ready, for the next reader. This reader's counts come from SQL, because
 // reading the views again would be one more round trip.
 func (s *Service) rebuildMissing(ctx context.Context, accesses []LastAccess, counts []viewCount) error {
-	places := indexesOfNotReady(counts)
-	if len(places) == 0 {
+	indexes := indexesOfNotReady(counts)
+	if len(indexes) == 0 {
 		return nil
 	}
-	views := make([]View, len(places))
-	for k, i := range places {
+	views := make([]View, len(indexes))
+	for k, i := range indexes {
 		views[k] = accesses[i].View
 	}
 	return s.rebuild(ctx, views)
@@ -281,19 +281,19 @@ func (s *Service) rebuildMissing(ctx context.Context, accesses []LastAccess, cou
 
 // countMissingInSQL counts in SQL the views whose counts are not ready.
 func (s *Service) countMissingInSQL(ctx context.Context, accesses []LastAccess, counts []viewCount) error {
-	places := indexesOfNotReady(counts)
-	if len(places) == 0 {
+	indexes := indexesOfNotReady(counts)
+	if len(indexes) == 0 {
 		return nil
 	}
-	asked := make([]LastAccess, len(places))
-	for k, i := range places {
+	asked := make([]LastAccess, len(indexes))
+	for k, i := range indexes {
 		asked[k] = accesses[i]
 	}
 	facts, err := countNewItems(ctx, s.db, asked, minKeptItems+1)
 	if err != nil {
 		return err
 	}
-	for k, i := range places {
+	for k, i := range indexes {
 		// SQL counted up to one item more than the count that is shown, which tells whether the true count is greater.
 		counts[i] = viewCount{ready: true, count: min(facts[k], minKeptItems), atLeast: facts[k] > minKeptItems}
 	}

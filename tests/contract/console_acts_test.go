@@ -161,7 +161,7 @@ func TestEveryMutationOfOperatorsIsRecorded(t *testing.T) {
 	}
 }
 
-// mutationTestOrder is the place of a mutation in the order of the test: first the mutations that create an object, then those that
+// mutationTestOrder is the position of a mutation in the order of the test: first the mutations that create an object, then those that
 // use it, and last those that withdraw or remove it.
 func mutationTestOrder(name string) int {
 	for i, form := range []string{"^(add|publish|send|define)", ".", "^(test|replay)", "^withdraw", "^remove"} {

@@ -28,8 +28,8 @@ func TestOpenTwiceFindsTheSameFacts(t *testing.T) {
 		if err := first.Close(); err != nil {
 			t.Fatalf("closing again: %v", err)
 		}
-		numbers, err := people.IDs(t.Context(), open(), []string{"bob", "alice", "carol"})
-		equal(t, must(numbers, err)(t), map[string]services.UserID{"alice": 1, "bob": 2})
+		ids, err := people.IDs(t.Context(), open(), []string{"bob", "alice", "carol"})
+		equal(t, must(ids, err)(t), map[string]services.UserID{"alice": 1, "bob": 2})
 	})
 }
 

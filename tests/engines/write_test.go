@@ -99,10 +99,10 @@ func TestWriteAll(t *testing.T) {
 		times := map[int]int64{}
 		functions := 0
 		at := func(id services.PostID, and func() error) func(*sql.Tx) error {
-			place := functions
+			index := functions
 			functions++
 			return func(tx *sql.Tx) error {
-				times[place] = tx.Now.UnixMicro()
+				times[index] = tx.Now.UnixMicro()
 				if err := publishPost(b.ctx, id)(tx); err != nil {
 					return err
 				}
@@ -127,8 +127,8 @@ func TestWriteAll(t *testing.T) {
 			b.t.Errorf("the second error is %v", errs[1])
 		}
 		equal(b.t, b.publishedPosts(), []services.PostID{6, 5, 1})
-		for place, us := range times {
-			equal(b.t, us, times[0]+int64(place))
+		for index, us := range times {
+			equal(b.t, us, times[0]+int64(index))
 		}
 	})
 }

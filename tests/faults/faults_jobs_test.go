@@ -106,8 +106,8 @@ func TestLateSQLReads(t *testing.T) {
 		options.ManualStepping = true
 		n := world.StartNode(t, options)
 		ctx := t.Context()
-		numbers := n.EnsureUserIDs("reader", "author")
-		reader, author := numbers[0], numbers[1]
+		ids := n.EnsureUserIDs("reader", "author")
+		reader, author := ids[0], ids[1]
 		n.Follow("reader", "author")
 		id, err := services.ParsePostGlobalID("post", n.Publish("author", "one"))
 		if err != nil {

@@ -150,12 +150,12 @@ func (c *chatNodes) sendMessages(stop func() bool) (done func()) {
 // countUnreadInSQL returns each reader's number of unread messages by the facts in SQL.
 func (c *chatNodes) countUnreadInSQL() (unread []int) {
 	c.t.Helper()
-	numbers, err := people.IDs(c.t.Context(), c.factsDB, c.readers)
+	ids, err := people.IDs(c.t.Context(), c.factsDB, c.readers)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	for _, reader := range c.readers {
-		states, err := chat.MembershipsOf(c.t.Context(), c.factsDB, numbers[reader], 0, time.Time{}, 100)
+		states, err := chat.MembershipsOf(c.t.Context(), c.factsDB, ids[reader], 0, time.Time{}, 100)
 		if err != nil {
 			c.t.Fatal(err)
 		}

@@ -52,13 +52,13 @@ func importFollowPairs(b *testing.B, s *sql.DB, pairs [][2]string, batch int) {
 			for _, pair := range part {
 				keys = append(keys, pair[0], pair[1])
 			}
-			numbers, err := people.Ensure(ctx, tx, keys)
+			ids, err := people.Ensure(ctx, tx, keys)
 			if err != nil {
 				return err
 			}
 			edges := make([]services.FollowEdge, 0, 2*len(part))
 			for _, pair := range part {
-				one, other := numbers[pair[0]], numbers[pair[1]]
+				one, other := ids[pair[0]], ids[pair[1]]
 				edges = append(edges, services.FollowEdge{Follower: one, Followee: other, PostsCountAfter: 1}, services.FollowEdge{Follower: other, Followee: one, PostsCountAfter: 1})
 			}
 			_, err = people.ImportFollows(ctx, tx, edges)

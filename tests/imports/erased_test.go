@@ -65,11 +65,11 @@ func (im *testImporter) runStatements(texts ...string) (lines []string) {
 // userID is the ID of a user; 0 if there is no such user.
 func (im *testImporter) userID(key string) services.UserID {
 	im.t.Helper()
-	numbers, err := people.IDs(im.t.Context(), im.db, []string{key})
+	ids, err := people.IDs(im.t.Context(), im.db, []string{key})
 	if err != nil {
 		im.t.Fatal(err)
 	}
-	return numbers[key]
+	return ids[key]
 }
 
 // beginErasureOfAlice is the transaction that begins the erasure of alice.
@@ -260,8 +260,8 @@ func TestAnErasureWaitsForTheBatch(t *testing.T) {
 			im.t.Error(err)
 		}
 		<-began
-		if number := im.userID("alice"); number != 0 || im.countRows(of, 40) == "0" {
-			im.t.Errorf("the user is %d, with %s rows", number, im.countRows(of, 40))
+		if id := im.userID("alice"); id != 0 || im.countRows(of, 40) == "0" {
+			im.t.Errorf("the user is %d, with %s rows", id, im.countRows(of, 40))
 		}
 	}
 	for name, of := range imports {

@@ -88,17 +88,17 @@ func (im *testImporter) mustImportFollows(opts importer.Options) importer.Report
 // sinceByFollow reads every follow among the keys back: "alice>bob" -> since.
 func (im *testImporter) sinceByFollow(keys ...string) map[string]services.PostID {
 	im.t.Helper()
-	numbers, err := people.IDs(im.t.Context(), im.db, keys)
+	ids, err := people.IDs(im.t.Context(), im.db, keys)
 	if err != nil {
 		im.t.Fatal(err)
 	}
 	names := map[services.UserID]string{}
-	for key, number := range numbers {
-		names[number] = key
+	for key, id := range ids {
+		names[id] = key
 	}
 	all := map[string]services.PostID{}
-	for number, followee := range names {
-		edges, err := people.Followers(im.t.Context(), im.db, number, 0, 100_000, time.Time{})
+	for id, followee := range names {
+		edges, err := people.Followers(im.t.Context(), im.db, id, 0, 100_000, time.Time{})
 		if err != nil {
 			im.t.Fatal(err)
 		}

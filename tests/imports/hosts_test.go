@@ -47,15 +47,15 @@ func TestManyNewHostsArePublishedTogether(t *testing.T) {
 		for i := range names {
 			names[i] = fmt.Sprintf("host%d", i)
 		}
-		var numbers map[string]services.UserID
+		var ids map[string]services.UserID
 		w.Write(func(ctx context.Context, tx *sql.Tx) (err error) {
-			numbers, err = people.Ensure(ctx, tx, names)
+			ids, err = people.Ensure(ctx, tx, names)
 			return err
 		})
 		readers := w.MakeUsers(6)
-		w.Follow(numbers["host0"], readers...) // more than a chunk
+		w.Follow(ids["host0"], readers...) // more than a chunk
 		for i, name := range names[1 : hosts-1] {
-			w.Follow(numbers[name], readers[i%5], readers[5])
+			w.Follow(ids[name], readers[i%5], readers[5])
 		}
 		w.RunAllJobs(w.Fanout)
 		before := livetest.Service(w).Memory.Version()

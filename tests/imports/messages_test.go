@@ -50,11 +50,11 @@ const messagesFile = `{"key":"spring","type":"offer","title":"Spring","content":
 func messagesByRecipient(t *testing.T, w *fanouttest.World, service *messages.Service, keys ...string) map[string]string {
 	t.Helper()
 	w.RunAllJobs(w.Fanout)
-	numbers, err := people.IDs(t.Context(), w.Store, keys)
+	ids, err := people.IDs(t.Context(), w.Store, keys)
 	w.Must(err)
 	has := map[string]string{}
 	for _, key := range keys {
-		page, err := service.Page(t.Context(), numbers[key], nil, true, messages.MaxID, 100)
+		page, err := service.Page(t.Context(), ids[key], nil, true, messages.MaxID, 100)
 		w.Must(err)
 		for _, message := range page.Messages {
 			has[key] += fmt.Sprintf("%s/%s/%s ", message.Type, message.Title, message.Content)

@@ -45,11 +45,11 @@ func (im *testImporter) mustImportPosts(opts importer.Options) importer.Report {
 // postLinesOf lists a user's posts in SQL, the newest first, each as "body time".
 func (im *testImporter) postLinesOf(key string) (lines []string) {
 	im.t.Helper()
-	numbers, err := people.IDs(im.t.Context(), im.db, []string{key})
+	userIDs, err := people.IDs(im.t.Context(), im.db, []string{key})
 	if err != nil {
 		im.t.Fatal(err)
 	}
-	ids, err := posts.PushedPostsOfAuthor(im.t.Context(), im.db, numbers[key], 1000)
+	ids, err := posts.PushedPostsOfAuthor(im.t.Context(), im.db, userIDs[key], 1000)
 	if err != nil {
 		im.t.Fatal(err)
 	}
@@ -256,8 +256,8 @@ func TestBadLinesOfPosts(t *testing.T) {
 			t.Errorf("%.60s was not put aside as it was", one.line)
 		}
 	}
-	if numbers, err := people.IDs(t.Context(), im.db, []string{"a b", "x"}); err != nil || len(numbers) != 1 {
-		t.Errorf("the users %v, %v", numbers, err)
+	if ids, err := people.IDs(t.Context(), im.db, []string{"a b", "x"}); err != nil || len(ids) != 1 {
+		t.Errorf("the users %v, %v", ids, err)
 	}
 	if _, err := im.importPosts(im.db, importer.Options{File: im.writeFile("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {
 		t.Errorf("another kind of file: %v", err)

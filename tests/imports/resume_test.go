@@ -207,8 +207,8 @@ func TestALastRowWithoutALineBreakIsSetAside(t *testing.T) {
 	if diff := cmp.Diff([]string{"alice>bob", "alice>carol", "eve>alice"}, im.followPairs(keys...)); diff != "" {
 		t.Error(diff)
 	}
-	if numbers, err := people.IDs(t.Context(), im.db, keys); err != nil || len(numbers) != 4 {
-		t.Errorf("the users are %v, %v", numbers, err)
+	if ids, err := people.IDs(t.Context(), im.db, keys); err != nil || len(ids) != 4 {
+		t.Errorf("the users are %v, %v", ids, err)
 	}
 	im.mustImportFollows(importer.Options{File: im.writeFile("f.csv", whole)})
 	for name, text := range map[string]string{"f.csv.bad": im.readFile(im.dir + "/f.csv.bad"), "f.csv.gz": gzipText(t, "bob,alice\nbob,dave"), "g.csv": "carol,alice\r\ncarol,dave\r", "h.csv": "dave,bob\n# whole"} {

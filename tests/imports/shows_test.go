@@ -224,10 +224,10 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 		}
 	}
 	replays("a", "ann", 3)
-	numbers, err := people.IDs(t.Context(), w.Store, []string{"ann"})
+	ids, err := people.IDs(t.Context(), w.Store, []string{"ann"})
 	w.Must(err)
 	readers := w.MakeUsers(5)
-	w.Follow(numbers["ann"], readers...)
+	w.Follow(ids["ann"], readers...)
 	w.RunAllJobs(w.Fanout)
 	lists := func(want int) {
 		t.Helper()
@@ -246,10 +246,10 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 	lists(43)
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		known, err := people.Ensure(ctx, tx, []string{"ben"})
-		numbers["ben"] = known["ben"]
+		ids["ben"] = known["ben"]
 		return err
 	})
-	w.Follow(numbers["ben"], readers...)
+	w.Follow(ids["ben"], readers...)
 	w.RunAllJobs(w.Fanout)
 	replays("c", "ben", 400)
 	jobs(1)
@@ -372,8 +372,8 @@ func TestBadLinesOfShows(t *testing.T) {
 			t.Errorf("line %d is to say %q:\n%.300s", i+2, one.says, put[max(0, at):])
 		}
 	}
-	if numbers, err := people.IDs(t.Context(), im.db, []string{"x", "y", "a b"}); err != nil || len(numbers) != 1 {
-		t.Errorf("the users are %v, %v", numbers, err)
+	if ids, err := people.IDs(t.Context(), im.db, []string{"x", "y", "a b"}); err != nil || len(ids) != 1 {
+		t.Errorf("the users are %v, %v", ids, err)
 	}
 	noise := strings.Repeat("{}\n", 1_000+1)
 	if _, err := im.importShows(im.db, importer.Options{File: im.writeFile("n.jsonl", noise)}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), `{"key":"s1","host":"alice"`) {

@@ -82,7 +82,7 @@ func TestBoardSessionsEndAfter30MinutesIdleOr12Hours(t *testing.T) {
 			idle, used := n.ReadOneShowBoardPage(reader, live.BoardRequest{}), n.ReadOneShowBoardPage(reader, live.BoardRequest{})
 			turn := func(page live.Board) live.Board {
 				t.Helper()
-				cursor := live.CursorText(page.Session, page.Items[0].Place)
+				cursor := live.CursorText(page.Session, page.Items[0].Position)
 				return n.ReadOneShowBoardPage(reader, live.BoardRequest{After: &cursor})
 			}
 			for passed := time.Duration(0); passed < 12*time.Hour-30*time.Minute; passed += 29 * time.Minute {
@@ -94,7 +94,7 @@ func TestBoardSessionsEndAfter30MinutesIdleOr12Hours(t *testing.T) {
 			n.Clock.Advance(time.Hour)
 			for what, page := range map[string]live.Board{"nobody read": idle, "is 12 hours old": used} {
 				next := turn(page)
-				if !next.SessionReplaced || next.Session == page.Session || !page.Items[0].Place.Before(next.Items[0].Place) {
+				if !next.SessionReplaced || next.Session == page.Session || !page.Items[0].Position.Before(next.Items[0].Position) {
 					t.Errorf("a session that %s goes on: %+v", what, next)
 				}
 				if again := turn(page); !again.SessionReplaced || again.Session == next.Session {
@@ -136,7 +136,7 @@ func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 	t.Run("no less", func(t *testing.T) {
 		options := on(time.Hour)
 		n, reader, top, last := moved(t, options)
-		cursor := live.CursorText(top.Session, top.Items[0].Place)
+		cursor := live.CursorText(top.Session, top.Items[0].Position)
 		var second live.Board
 		for range 24 { // 23 h 12 min in all
 			if second = n.ReadOneShowBoardPage(reader, live.BoardRequest{After: &cursor}); second.SessionReplaced {
@@ -144,7 +144,7 @@ func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 			}
 			n.Clock.Advance(58 * time.Minute)
 		}
-		cursor = live.CursorText(top.Session, second.Items[0].Place)
+		cursor = live.CursorText(top.Session, second.Items[0].Position)
 		third := func(what string, n *world.Node) {
 			t.Helper()
 			clean(t, n)

@@ -79,9 +79,9 @@ func (e *allSourcesModel) markConversationRead(t *rapid.T) {
 	if len(e.conversation.messages) == 0 {
 		return
 	}
-	person, place := e.DrawPerson(t, "person"), rapid.IntRange(1, len(e.conversation.messages)).Draw(t, "place")
-	e.Node.MustAsk(person, fmt.Sprintf(`mutation{markConversationRead(input:{conversationId:%q,upTo:%q}){badges{version}}}`, e.conversation.id, e.conversation.messages[place-1].id), nil, nil)
-	e.conversation.readUpTo[person] = max(e.conversation.readUpTo[person], place)
+	person, position := e.DrawPerson(t, "person"), rapid.IntRange(1, len(e.conversation.messages)).Draw(t, "place")
+	e.Node.MustAsk(person, fmt.Sprintf(`mutation{markConversationRead(input:{conversationId:%q,upTo:%q}){badges{version}}}`, e.conversation.id, e.conversation.messages[position-1].id), nil, nil)
+	e.conversation.readUpTo[person] = max(e.conversation.readUpTo[person], position)
 }
 
 // muteConversation mutes the conversation for a person, or ends the mute.

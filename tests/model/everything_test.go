@@ -85,12 +85,12 @@ func (e *allSourcesModel) withdrawAnnouncement(t *rapid.T) {
 // announcement changes nothing.
 func (e *allSourcesModel) markAnnouncementsRead(t *rapid.T) {
 	person := e.DrawPerson(t, "person")
-	place := rapid.IntRange(0, len(e.announcements)).Draw(t, "place")
-	if place == 0 || e.announcements[place-1].withdrawn {
+	position := rapid.IntRange(0, len(e.announcements)).Draw(t, "place")
+	if position == 0 || e.announcements[position-1].withdrawn {
 		return
 	}
-	e.Node.MustAsk(person, fmt.Sprintf(`mutation{markAnnouncementsRead(input:{upTo:%q}){badges{version}}}`, e.announcements[place-1].id), nil, nil)
-	e.announcementsReadUpTo[person] = max(e.announcementsReadUpTo[person], place)
+	e.Node.MustAsk(person, fmt.Sprintf(`mutation{markAnnouncementsRead(input:{upTo:%q}){badges{version}}}`, e.announcements[position-1].id), nil, nil)
+	e.announcementsReadUpTo[person] = max(e.announcementsReadUpTo[person], position)
 }
 
 // unreadAnnouncements returns the number of announcements that the model has as unread by a person.

@@ -41,9 +41,9 @@ func newHomeFeedModel(n *world.Node, flush, lose func()) *homeFeedModel {
 		_, hides := h.postCountAtHide[relation{author, reader}]
 		return !muted && !hides
 	}
-	h.HiddenWhenPublished = func(reader, author string, place int) bool {
+	h.HiddenWhenPublished = func(reader, author string, position int) bool {
 		for _, relations := range []map[relation]int{h.postCountAtHide, h.postCountAtBlock} {
-			if posts, there := relations[relation{author, reader}]; there && posts < place {
+			if posts, there := relations[relation{author, reader}]; there && posts < position {
 				return true
 			}
 		}

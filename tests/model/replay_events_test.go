@@ -47,11 +47,11 @@ func (h *history) drawObject(action string) (eventIndex, bool) {
 
 // addEvent appends an event at the present time.
 func (h *history) addEvent(as, name string, input map[string]any) {
-	place := eventIndex(len(h.events))
+	index := eventIndex(len(h.events))
 	if slices.Contains([]string{"publishPost", "sendMessage", "publishAnnouncement", "scheduleShow"}, name) {
-		h.objectEventsByAction[name] = append(h.objectEventsByAction[name], place)
+		h.objectEventsByAction[name] = append(h.objectEventsByAction[name], index)
 	}
-	h.actorOf[place] = as
+	h.actorOf[index] = as
 	h.events = append(h.events, pastEvent{actor: as, name: name, input: input, at: h.presentTime})
 }
 

@@ -274,7 +274,7 @@ func (r *replayedRoom) checkBadgesOf(day string, users []string) {
 	for i, user := range users {
 		names[i] = roomUserKey(user)
 	}
-	numbers, err := people.IDs(r.t.Context(), r.node.Store, names)
+	ids, err := people.IDs(r.t.Context(), r.node.Store, names)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func (r *replayedRoom) checkBadgesOf(day string, users []string) {
 		var read *services.Badges
 		// The counts are STALE while the machine is busy, and Redis misses its deadline.
 		world.Eventually(r.t, 30*time.Second, "Redis answers", func() bool {
-			if read, err = r.node.Badge.Read(r.t.Context(), numbers[names[i]]); err != nil {
+			if read, err = r.node.Badge.Read(r.t.Context(), ids[names[i]]); err != nil {
 				r.t.Fatal(err)
 			}
 			return read.Conversations.Total.Precision != services.Stale

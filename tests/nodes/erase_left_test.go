@@ -171,8 +171,8 @@ func TestErasureLeavesNothing(t *testing.T) {
 			}
 			l.wantCorrectCounts()
 			n.Badges(leaverKey) // the key is free
-			if number := n.EnsureUserIDs(leaverKey)[0]; number <= leaverID {
-				t.Errorf("who comes back has the number %d", number)
+			if id := n.EnsureUserIDs(leaverKey)[0]; id <= leaverID {
+				t.Errorf("who comes back has the number %d", id)
 			}
 		})
 	}

@@ -90,8 +90,8 @@ func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 	n.Clock.Advance(24 * time.Hour)
 	running := node.StartLoops(t.Context(), slog.New(slog.DiscardHandler), n.Hub.Run, n.Badge.Run)
 	t.Cleanup(func() { <-running })
-	numbers, wants := n.EnsureUserIDs("fan", "waiting"), []int{1, 0}
-	states := make([]<-chan *services.Badges, len(numbers))
+	ids, wants := n.EnsureUserIDs("fan", "waiting"), []int{1, 0}
+	states := make([]<-chan *services.Badges, len(ids))
 	next := func(i int) (state *services.Badges) {
 		t.Helper()
 		world.Eventually(t, 30*time.Second, "the next state comes", func() bool {
@@ -103,9 +103,9 @@ func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 		})
 		return state
 	}
-	for i, number := range numbers {
+	for i, id := range ids {
 		var err error
-		if states[i], err = n.Hub.Watch(t.Context(), number, ""); err != nil {
+		if states[i], err = n.Hub.Watch(t.Context(), id, ""); err != nil {
 			t.Fatal(err)
 		}
 		if early := next(i); early.LiveBoard.Precision != services.Unknown || early.Total.Precision != services.Unknown {

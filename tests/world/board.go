@@ -99,7 +99,7 @@ func (n *Node) ReadBoardPage(as string, first int, from BoardPageStart) BoardPag
 	return data.Viewer.LiveBoard
 }
 
-// NextPageStart returns the place where the next page starts, given by this page's cursor or by its session.
+// NextPageStart returns the position where the next page starts, given by this page's cursor or by its session.
 func (p BoardPage) NextPageStart(byCursor bool) BoardPageStart {
 	if byCursor {
 		return BoardPageStart{After: *p.PageInfo.EndCursor}

@@ -17,11 +17,11 @@ import (
 
 // userID returns the ID of a person who exists.
 func (w *ReferenceModel) userID(person string) services.UserID {
-	numbers, err := people.IDs(w.Node.TB.Context(), w.Node.Store, []string{person})
-	if err != nil || numbers[person] == 0 {
-		w.Node.TB.Fatalf("the ID of %s: %v, %v", person, numbers, err)
+	ids, err := people.IDs(w.Node.TB.Context(), w.Node.Store, []string{person})
+	if err != nil || ids[person] == 0 {
+		w.Node.TB.Fatalf("the ID of %s: %v, %v", person, ids, err)
 	}
-	return numbers[person]
+	return ids[person]
 }
 
 // QueueExtraJobs queues jobs that have run before, or that no fact caused.
@@ -75,9 +75,9 @@ func (w *ReferenceModel) MarkSeenBeforeFanout(t *rapid.T) {
 
 // LoseRedisData makes Redis lose one person's document, or inbox, or both.
 func (w *ReferenceModel) LoseRedisData(t *rapid.T, server *redistest.Server) {
-	number := w.userID(w.DrawPerson(t, "person"))
+	id := w.userID(w.DrawPerson(t, "person"))
 	for _, key := range rapid.SampledFrom([][]string{{"b"}, {"i"}, {"b", "i"}}).Draw(t, "keys") {
-		server.Do("DEL", fmt.Sprintf("{u%d}:%s", number, key))
+		server.Do("DEL", fmt.Sprintf("{u%d}:%s", id, key))
 	}
 }
 
@@ -96,9 +96,9 @@ type ReferenceModel struct {
 	currentlyLiked        map[string]map[string]bool       // post -> liker -> whether the like stands, which is false once it is undone
 	NotificationsSeenUpTo map[string]int                   // recipient -> the NotifiedLikeCount up to which they have seen their notifications
 	MaySee                func(reader, author string) bool // whether a reader who follows the author may see their posts; nil: always
-	// HiddenWhenPublished reports whether the author hid from the reader, or blocked them, when the post at place was published;
+	// HiddenWhenPublished reports whether the author hid from the reader, or blocked them, when the post at position was published;
 	// nil: never.
-	HiddenWhenPublished func(reader, author string, place int) bool
+	HiddenWhenPublished func(reader, author string, position int) bool
 	CategoryTurnedOff   func(person, category string) bool // whether the person turned off the category of notifications; nil: nobody did
 	NotifiedLikeCount   int                                // the number of likes that have notified an author, which serves as the time
 	StepsBetweenPages   []func(*rapid.T)                   // steps that may happen between two pages of CheckPagedFeed
@@ -265,25 +265,25 @@ func (w *ReferenceModel) Unfollow(t *rapid.T) {
 // MarkFeedSeen marks the feed as seen up to a post, and then reports an older post, as a late device does: seen positions only grow.
 func (w *ReferenceModel) MarkFeedSeen(t *rapid.T) {
 	reader := w.DrawPerson(t, "reader")
-	place, upTo := 0, ""
+	position, upTo := 0, ""
 	if !w.JobsPending && rapid.Bool().Draw(t, "all") {
 		if feed := w.expectedFeed(reader); len(feed) > 0 {
-			place = slices.IndexFunc(w.posts, func(p *modelPost) bool { return p.ID == feed[0] }) + 1
+			position = slices.IndexFunc(w.posts, func(p *modelPost) bool { return p.ID == feed[0] }) + 1
 		}
 	} else if len(w.posts) > 0 {
-		place = rapid.IntRange(1, len(w.posts)).Draw(t, "place")
-		upTo = w.posts[place-1].ID
+		position = rapid.IntRange(1, len(w.posts)).Draw(t, "place")
+		upTo = w.posts[position-1].ID
 	} else {
 		return
 	}
-	if upTo != "" && w.HiddenWhenPublished != nil && w.HiddenWhenPublished(reader, w.posts[place-1].author, place) {
+	if upTo != "" && w.HiddenWhenPublished != nil && w.HiddenWhenPublished(reader, w.posts[position-1].author, position) {
 		if got := w.Node.Ask(reader, fmt.Sprintf(`mutation{markHomeFeedSeen(input:{upTo:%q}){badges{version}}}`, upTo), nil); got.ErrorCode() != "NOT_FOUND" {
 			t.Fatalf("mark of a post that cannot have been shown: code %q", got.ErrorCode())
 		}
 		return
 	}
 	got := w.Node.MarkFeedSeen(reader, upTo)
-	w.seenPostCounts[reader] = max(w.seenPostCounts[reader], place)
+	w.seenPostCounts[reader] = max(w.seenPostCounts[reader], position)
 	if !w.JobsPending && got.HomeFeed.Value != w.expectedNewPosts(reader) {
 		t.Fatalf("mark: %d, want %d", got.HomeFeed.Value, w.expectedNewPosts(reader))
 	}

@@ -313,12 +313,12 @@ func (n *Node) Publish(as, body string) string {
 // MarkFeedSeen marks the home feed as seen up to a post, or as a whole with "", and returns the badges after the mark.
 func (n *Node) MarkFeedSeen(as, upTo string) Badges {
 	n.TB.Helper()
-	var place any
+	var position any
 	if upTo != "" {
-		place = upTo
+		position = upTo
 	}
 	var data struct{ MarkHomeFeedSeen struct{ Badges Badges } }
-	n.MustAsk(as, `mutation($p:ID){markHomeFeedSeen(input:{upTo:$p}){badges{`+BadgeFields+`}}}`, map[string]any{"p": place}, &data)
+	n.MustAsk(as, `mutation($p:ID){markHomeFeedSeen(input:{upTo:$p}){badges{`+BadgeFields+`}}}`, map[string]any{"p": position}, &data)
 	return data.MarkHomeFeedSeen.Badges
 }
 

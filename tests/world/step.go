@@ -112,11 +112,11 @@ func (n *Node) RaiseDot(input map[string]any) {
 // it must be called before anybody follows the authors: an earlier follower's document would lack their posts until an audit.
 func (n *Node) MakeAuthorsHuge(keys ...string) {
 	n.TB.Helper()
-	numbers := n.EnsureUserIDs(keys...)
+	ids := n.EnsureUserIDs(keys...)
 	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
-		for _, number := range numbers {
+		for _, id := range ids {
 			huge := services.AuthorHuge
-			if _, err := posts.PutAuthor(n.TB.Context(), tx, services.Author{Number: number, Mode: huge, Pinned: &huge}); err != nil {
+			if _, err := posts.PutAuthor(n.TB.Context(), tx, services.Author{ID: id, Mode: huge, Pinned: &huge}); err != nil {
 				return err
 			}
 		}
@@ -222,7 +222,7 @@ func (n *Node) CheckBoardRedisRoundTrips(t *testing.T, reader services.UserID, w
 			t.Errorf("a first page of %d: %d round trips, want %d; %d shows, building %t", first, trips, wanted, len(page.Items), page.ReplaysBeingBuilt)
 		}
 		for listed := len(page.Items); page.HasNext; listed += len(page.Items) {
-			cursor := live.CursorText(page.Session, page.Items[len(page.Items)-1].Place)
+			cursor := live.CursorText(page.Session, page.Items[len(page.Items)-1].Position)
 			if trips := turn(live.BoardRequest{After: &cursor}, 2); trips > 2 || page.SessionReplaced {
 				t.Errorf("a page of %d after %d: %d round trips, want 2 at most; a new session %t", first, listed, trips, page.SessionReplaced)
 			}
@@ -257,18 +257,18 @@ func countRedisRoundTrips(t *testing.T, do func(ctx context.Context) error) int 
 // EnsureUserIDs returns the IDs of users, and creates those who do not exist.
 func (n *Node) EnsureUserIDs(keys ...string) []services.UserID {
 	n.TB.Helper()
-	numbers := make([]services.UserID, len(keys))
+	ids := make([]services.UserID, len(keys))
 	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
 		known, err := people.Ensure(n.TB.Context(), tx, keys)
 		for i, key := range keys {
-			numbers[i] = known[key]
+			ids[i] = known[key]
 		}
 		return err
 	})
 	if err != nil {
 		n.TB.Fatal(err)
 	}
-	return numbers
+	return ids
 }
 
 // newFeedWithEmptyCache makes a feed service with an empty node cache.
@@ -357,11 +357,11 @@ func (n *Node) CheckPushRedisRoundTrips(t *testing.T) {
 // UserExists reports whether a user with this key exists.
 func (n *Node) UserExists(key string) bool {
 	n.TB.Helper()
-	numbers, err := people.IDs(n.TB.Context(), n.Store, []string{key})
+	ids, err := people.IDs(n.TB.Context(), n.Store, []string{key})
 	if err != nil {
 		n.TB.Fatal(err)
 	}
-	return len(numbers) > 0
+	return len(ids) > 0
 }
 
 // GoLive lets a host begin a show, and returns the ID of the show.

@@ -104,13 +104,13 @@ func (r *Resolver) readPost(ctx context.Context, member string) (*Post, error) {
 }
 
 // readUser reads the copy of a user's profile.
-func (r *Resolver) readUser(ctx context.Context, number uint32) (*User, error) {
+func (r *Resolver) readUser(ctx context.Context, id uint32) (*User, error) {
 	var stored struct {
 		Key       string  `json:"k"`
 		Name      *string `json:"n"`
 		AvatarURL *string `json:"a"`
 	}
-	if err := r.readStoredJSON(ctx, fmt.Sprintf("{u%d}:p", number), &stored); err != nil {
+	if err := r.readStoredJSON(ctx, fmt.Sprintf("{u%d}:p", id), &stored); err != nil {
 		return nil, err
 	}
 	return &User{ID: "user:" + stored.Key, Key: stored.Key, Name: stored.Name, AvatarURL: stored.AvatarURL}, nil
@@ -130,11 +130,11 @@ func (r *Resolver) readStoredJSON(ctx context.Context, key string, into any) err
 }
 
 // authorOf returns the user ID of the author in a member of an inbox: five digits of base 85, of which "!" is 0.
-func authorOf(member string) (number uint32) {
+func authorOf(member string) (id uint32) {
 	for i := idLetters; i < idLetters+authorLetters; i++ {
-		number = number*85 + uint32(member[i]-'!')
+		id = id*85 + uint32(member[i]-'!')
 	}
-	return number
+	return id
 }
 
 // parseID returns the number that an ID stands for, which is written in digits of base 32.

@@ -46,13 +46,13 @@ func run(listen, redisURL, usersFile string) error {
 	if err != nil {
 		return err
 	}
-	numbers := map[string]uint32{}
-	if err := json.Unmarshal(text, &numbers); err != nil {
+	ids := map[string]uint32{}
+	if err := json.Unmarshal(text, &ids); err != nil {
 		return fmt.Errorf("%s: %w", usersFile, err)
 	}
 	client := redis.NewClient(options)
 	defer client.Close()
-	server := &http.Server{Addr: listen, Handler: routes(client, numbers), ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Addr: listen, Handler: routes(client, ids), ReadHeaderTimeout: 5 * time.Second}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, func() { _ = server.Close() })
@@ -62,19 +62,19 @@ func run(listen, redisURL, usersFile string) error {
 	return nil
 }
 
-// routes serves /graphql and POST /trigger, which gives every subscriber one event. numbers maps keys of users to user IDs.
-func routes(client *redis.Client, numbers map[string]uint32) http.Handler {
+// routes serves /graphql and POST /trigger, which gives every subscriber one event. ids maps keys of users to user IDs.
+func routes(client *redis.Client, ids map[string]uint32) http.Handler {
 	resolver := &Resolver{redis: client, events: newEventBroker()}
 	graphql := handler.New(NewExecutableSchema(Config{Resolvers: resolver}))
 	graphql.AddTransport(transport.Websocket{InitFunc: func(ctx context.Context, payload transport.InitPayload) (context.Context, *transport.InitPayload, error) {
-		ctx, err := withViewer(ctx, numbers, payload.Authorization())
+		ctx, err := withViewer(ctx, ids, payload.Authorization())
 		return ctx, nil, err
 	}})
 	graphql.AddTransport(transport.POST{})
 	graphql.SetQueryCache(lru.New[*ast.QueryDocument](1000))
 	mux := http.NewServeMux()
 	mux.HandleFunc("/graphql", func(w http.ResponseWriter, r *http.Request) {
-		if ctx, err := withViewer(r.Context(), numbers, r.Header.Get("Authorization")); err == nil {
+		if ctx, err := withViewer(r.Context(), ids, r.Header.Get("Authorization")); err == nil {
 			r = r.WithContext(ctx)
 		}
 		graphql.ServeHTTP(w, r)
@@ -88,22 +88,22 @@ func routes(client *redis.Client, numbers map[string]uint32) http.Handler {
 // viewerKey is the key of the viewer's user ID in a context.
 type viewerKey struct{}
 
-// withViewer puts the user ID of the viewer into the context. token is like "Bearer dev:KEY", and numbers maps keys to user IDs.
-func withViewer(ctx context.Context, numbers map[string]uint32, token string) (context.Context, error) {
+// withViewer puts the user ID of the viewer into the context. token is like "Bearer dev:KEY", and ids maps keys to user IDs.
+func withViewer(ctx context.Context, ids map[string]uint32, token string) (context.Context, error) {
 	_, key, _ := strings.Cut(token, ":")
 	key, _, _ = strings.Cut(key, ":")
-	number, ok := numbers[key]
+	id, ok := ids[key]
 	if !ok {
 		return ctx, errors.New("the token names nobody")
 	}
-	return context.WithValue(ctx, viewerKey{}, number), nil
+	return context.WithValue(ctx, viewerKey{}, id), nil
 }
 
 // viewerFrom returns the user ID of the viewer that withViewer has put into the context.
 func viewerFrom(ctx context.Context) (uint32, error) {
-	number, ok := ctx.Value(viewerKey{}).(uint32)
+	id, ok := ctx.Value(viewerKey{}).(uint32)
 	if !ok {
 		return 0, errors.New("the token names nobody")
 	}
-	return number, nil
+	return id, nil
 }

@@ -24,7 +24,7 @@ const (
 	newestID    = "01DHJFY1G0003"    // the ID of the newest post of the feed, and of the newest notification
 )
 
-// startTestServer starts the baseline on a Redis with one user, number 7, with two posts in the feed.
+// startTestServer starts the baseline on a Redis with one user, whose ID is 7, with two posts in the feed.
 func startTestServer(t *testing.T) (*httptest.Server, *miniredis.Miniredis) {
 	t.Helper()
 	engine := miniredis.RunT(t)

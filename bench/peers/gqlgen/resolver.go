@@ -24,17 +24,17 @@ func (r *postEdgeResolver) Node(ctx context.Context, obj *PostEdge) (*Post, erro
 
 // Viewer is the resolver for the viewer field.
 func (r *queryResolver) Viewer(ctx context.Context) (*Viewer, error) {
-	number, err := viewerFrom(ctx)
-	return &Viewer{userID: number}, err
+	id, err := viewerFrom(ctx)
+	return &Viewer{userID: id}, err
 }
 
 // BadgesChanged is the resolver for the badgesChanged field.
 func (r *subscriptionResolver) BadgesChanged(ctx context.Context) (<-chan *Badges, error) {
-	number, err := viewerFrom(ctx)
+	id, err := viewerFrom(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return r.events.subscribe(ctx, number), nil
+	return r.events.subscribe(ctx, id), nil
 }
 
 // Badges is the resolver for the badges field.

@@ -173,9 +173,9 @@ func (w *World) MakeNamedUsers(keys ...string) []services.UserID {
 	w.TB.Helper()
 	users := make([]services.UserID, len(keys))
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
-		numbers, err := people.Ensure(ctx, tx, keys)
+		ids, err := people.Ensure(ctx, tx, keys)
 		for i, key := range keys {
-			users[i] = numbers[key]
+			users[i] = ids[key]
 		}
 		return err
 	})
@@ -364,7 +364,7 @@ type shownFeed struct {
 	Entries           []services.FeedEntry
 	Count             int                       // how many posts count as new
 	CountIsLowerBound bool                      // the true count is greater than Count
-	PulledAuthors     []services.FollowedAuthor // in the order of their numbers
+	PulledAuthors     []services.FollowedAuthor // in the order of their IDs
 }
 
 // DiffAgainstFacts is the difference between a user's document and inbox and the facts: the listed posts, the count, the pulled authors,

@@ -47,10 +47,10 @@ func (b *TestStore) MakeUsers(keys ...string) []services.UserID {
 	b.T.Helper()
 	var list []services.UserID
 	b.MustWrite(func(tx *sql.Tx) error {
-		numbers, err := people.Ensure(b.Ctx, tx, keys)
+		ids, err := people.Ensure(b.Ctx, tx, keys)
 		list = nil
 		for _, key := range keys {
-			list = append(list, numbers[key])
+			list = append(list, ids[key])
 		}
 		return err
 	})
