@@ -160,13 +160,13 @@ func (r *Resolver) parseNotificationPosition(viewer services.UserID, text string
 	// are short.
 	for i, category := range services.Categories {
 		if subject, err := notificationCursor.parse("after", services.UserID(i), text[middle:]); err == nil {
-			position.Category, position.Subject = category, services.PostID(subject)
+			position.Category, position.Subject = category, services.SortableID(subject)
 			return position, nil
 		}
 	}
 	for _, host := range r.Notifications.Memory.Current().All() {
 		if subject, err := notificationCursor.parse("after", services.UserID(hostCategoryCursorOffset+host.ID), text[middle:]); err == nil {
-			position.Category, position.Subject = host.Name, services.PostID(subject)
+			position.Category, position.Subject = host.Name, services.SortableID(subject)
 			return position, nil
 		}
 	}

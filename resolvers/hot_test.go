@@ -231,7 +231,7 @@ func drawBadges(t *rapid.T) *services.Badges {
 			Category: services.CategoryHost, Name: rapid.StringMatching(`[a-z][a-z0-9._-]{0,31}`).Draw(t, "category"), Count: drawCount(t), Older: rapid.IntRange(0, 1000).Draw(t, "older"),
 		})
 	}
-	badges.Notifications.Newest = services.PostID(rapid.Uint64Max(2).Draw(t, "newest")) << 40
+	badges.Notifications.Newest = services.NotificationID(rapid.Uint64Max(2).Draw(t, "newest")) << 40
 	name := rapid.SampledFrom([]string{"shop", "a\"b", "ü", ""})
 	for range rapid.IntRange(0, 2).Draw(t, "types") {
 		badges.SiteMessages.Types = append(badges.SiteMessages.Types, services.MessageTypeCount{Type: name.Draw(t, "type"), Count: drawCount(t)})

@@ -63,7 +63,7 @@ type nodeIDs struct {
 	views                  map[string]views.View
 	userKeys               map[string]string // ID to key
 	posts                  map[string]services.PostID
-	notifications          map[string]services.SortableID
+	notifications          map[string]services.NotificationID
 	announcements          map[string]services.AnnouncementID
 	shows                  map[string]services.ShowID
 	conversations          map[string]services.ConversationID
@@ -80,7 +80,7 @@ type nodeIDs struct {
 func newNodeIDs() *nodeIDs {
 	return &nodeIDs{
 		userKeys: map[string]string{}, posts: map[string]services.PostID{}, shows: map[string]services.ShowID{},
-		announcements: map[string]services.AnnouncementID{}, notifications: map[string]services.SortableID{}, siteMessages: map[string]messages.ID{},
+		announcements: map[string]services.AnnouncementID{}, notifications: map[string]services.NotificationID{}, siteMessages: map[string]messages.ID{},
 		conversations: map[string]services.ConversationID{}, messages: map[string]services.MessageID{}, conversationFields: map[string][]*ast.Field{},
 		viewerKeys: map[string]string{}, badgesKeys: map[string]string{}, views: map[string]views.View{}, reports: map[string]messages.ID{},
 		refFields: map[string][]*ast.Field{}, devices: map[string]string{},

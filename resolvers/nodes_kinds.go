@@ -69,7 +69,7 @@ func (r *Resolver) addMessageNodes(ctx context.Context, ids *nodeIDs, found map[
 
 // notificationsOf reads the viewer's own notifications by their IDs. A notification that has grown has several positions, and marks
 // may name any of them. Only the first one is its ID: otherwise a client's store could have the notification twice.
-func (r *Resolver) notificationsOf(ctx context.Context, viewer *graph.Viewer, ids []services.SortableID) (list []notifications.Notification, err error) {
+func (r *Resolver) notificationsOf(ctx context.Context, viewer *graph.Viewer, ids []services.NotificationID) (list []notifications.Notification, err error) {
 	found, err := r.Notifications.NotificationsAt(ctx, viewer.UserID, ids)
 	// NotificationsAt also finds a notification by one of its later positions.
 	for id, n := range found {

@@ -26,7 +26,7 @@ func orEmpty(text *string) string {
 // notification is omitted if all its causes were undone. Other users' notifications are not found, because NotificationsAt reads
 // only the viewer's own.
 func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, ids []string) ([]graph.Notification, error) {
-	positions := make([]services.SortableID, 0, len(ids))
+	positions := make([]services.NotificationID, 0, len(ids))
 	for _, id := range ids {
 		// The mark may name a notification by its ID or by its upTo.
 		position, err := services.ParseNotificationID("id", id)
@@ -43,7 +43,7 @@ func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, 
 		return nil, err
 	}
 	// A mark may name one notification twice. The payload shows it once.
-	list, known := make([]notifications.Notification, 0, len(found)), map[services.SortableID]bool{}
+	list, known := make([]notifications.Notification, 0, len(found)), map[services.NotificationID]bool{}
 	for _, position := range positions {
 		if n, ok := found[position]; ok && !known[n.ID] {
 			known[n.ID] = true
@@ -103,7 +103,7 @@ func keysIn(list []notifications.Notification, actions [][]notifications.Action)
 		case n.Host != nil:
 		// A follow has no subject; all other notifications are about a post.
 		case n.Subject != 0:
-			keys.posts = append(keys.posts, n.Subject)
+			keys.posts = append(keys.posts, services.PostID(n.Subject))
 		}
 		keys.people = append(keys.people, n.SampleActors...)
 		if actions == nil {
@@ -114,7 +114,7 @@ func keysIn(list []notifications.Notification, actions [][]notifications.Action)
 		for _, action := range actions[i] {
 			switch n.Category {
 			case services.CategoryComment:
-				keys.posts = append(keys.posts, action.Object)
+				keys.posts = append(keys.posts, services.PostID(action.Object))
 			case services.CategoryLike, services.CategoryFollow:
 				keys.people = append(keys.people, action.Actor)
 			}
@@ -167,7 +167,7 @@ func causesOf(n notifications.Notification, shown graph.Notification, actions []
 		}
 	case services.CategoryComment:
 		for _, action := range actions {
-			if post, ok := visible.posts[action.Object]; ok {
+			if post, ok := visible.posts[services.PostID(action.Object)]; ok {
 				causes = append(causes, graphPost(post, visible.people[post.Author], together))
 			}
 		}
@@ -209,7 +209,7 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 		}
 		// A subject that the viewer may not see, or that is gone, is null; the notification stays. A follow has neither: both IDs are
 		// 0, and visible never has the ID 0.
-		postID, showID := n.Subject, services.ShowID(0)
+		postID, showID := services.PostID(n.Subject), services.ShowID(0)
 		if n.Category == services.CategoryReminder {
 			postID, showID = 0, services.ShowID(n.Subject)
 		}

@@ -64,7 +64,7 @@ var withdrawNotification = &operation[graph.WithdrawNotificationInput]{
 	operationSpec: operationSpec{name: "withdrawNotification", actorKind: actorHost, createdType: services.HostNotificationType},
 	command: func(_ context.Context, c *operationCall, in *graph.WithdrawNotificationInput) (*jobs.Command, error) {
 		c.subjectID = in.HostNotificationID
-		id, err := services.ParseTypedID("hostNotificationId", in.HostNotificationID, services.HostNotificationType)
+		id, err := services.ParseHostNotificationID("hostNotificationId", in.HostNotificationID)
 		return c.r.Notifications.Withdraw(id), err
 	},
 }
@@ -127,7 +127,7 @@ func (r *Resolver) checkUsersExist(ctx context.Context, field string, keys []str
 // sentNotification reads the notification that notify sent, for its payload. If it was deleted with its category, it is
 // NOT_FOUND.
 func (r *Resolver) sentNotification(ctx context.Context, id string) (notifications.SentNotification, error) {
-	notificationID, err := services.ParseTypedID("hostNotificationId", id, services.HostNotificationType)
+	notificationID, err := services.ParseHostNotificationID("hostNotificationId", id)
 	if err != nil {
 		return notifications.SentNotification{}, err
 	}

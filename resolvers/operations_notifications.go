@@ -63,7 +63,7 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 		read := notifications.ReadSelection{Categories: of, All: in.All != nil && *in.All, ReadToken: orEmpty(in.ReadToken)}
 		// An empty list is not the same as none: MarkRead refuses it.
 		if in.Ids != nil {
-			read.IDs = make([]services.PostID, 0, len(in.Ids))
+			read.IDs = make([]services.NotificationID, 0, len(in.Ids))
 		}
 		// The executor's list stays as it is; the copy is normalised.
 		in.Ids = slices.Clone(in.Ids)
@@ -156,7 +156,7 @@ func normalizeCategories(categories []services.Category) []services.Category {
 
 // parseUpTo returns the position that a mark with an upTo reaches; 0 without one. An upTo at position 0 is refused: the
 // service takes 0 for everything.
-func parseUpTo(upTo *string) (services.PostID, error) {
+func parseUpTo(upTo *string) (services.NotificationID, error) {
 	if upTo == nil {
 		return 0, nil
 	}

@@ -114,12 +114,12 @@ func (c Category) HasHostCategoryForm() bool { return hostCategoryName.MatchStri
 // are counted by the day of their newest unseen cause, so that time alone can remove them.
 type CategoryCounts struct {
 	Category       Category
-	HostCategoryID int        // the HostCategory.ID of a category of the host application; 0 for one of Categories
-	Version        uint64     // rises with every change of the facts; 0 is before the first
-	Newest         SortableID // the position of the newest notification, 0 if there never was one
-	OlderUnseen    int        // unseen groups from before NewestDay-7
-	NewestDay      int64      // the day of CountByDay[0]: days since 1970, UTC
-	CountByDay     [8]int     // unseen groups of NewestDay, NewestDay-1, ... NewestDay-7
+	HostCategoryID int            // the HostCategory.ID of a category of the host application; 0 for one of Categories
+	Version        uint64         // rises with every change of the facts; 0 is before the first
+	Newest         NotificationID // the position of the newest notification, 0 if there never was one
+	OlderUnseen    int            // unseen groups from before NewestDay-7
+	NewestDay      int64          // the day of CountByDay[0]: days since 1970, UTC
+	CountByDay     [8]int         // unseen groups of NewestDay, NewestDay-1, ... NewestDay-7
 }
 
 // OlderCounts are, for each category, the number of unseen groups that left its count because of their age.
@@ -146,11 +146,11 @@ func (o *OlderCounts) Of(category Category) *int {
 
 // CategoryPositions are, for each category, the position of its newest notification that the counts have; 0 if there never was one.
 type CategoryPositions struct {
-	Like, Comment, Mention, Follow, Reminder SortableID
+	Like, Comment, Mention, Follow, Reminder NotificationID
 }
 
 // Of is the position of the newest notification of a category; nil if the category is not in Categories.
-func (p *CategoryPositions) Of(category Category) *SortableID {
+func (p *CategoryPositions) Of(category Category) *NotificationID {
 	switch category {
 	case CategoryLike:
 		return &p.Like
@@ -168,7 +168,7 @@ func (p *CategoryPositions) Of(category Category) *SortableID {
 
 // NotificationCounts are the counts of the notifications.
 type NotificationCounts struct {
-	Newest         SortableID        // the position of the newest notification; 0 if there never was one
+	Newest         NotificationID    // the position of the newest notification; 0 if there never was one
 	Positions      CategoryPositions // of the newest notification of each category; not shown to clients
 	Version        uint64            // rises with every change of the list; 0 if it is not known
 	Older          OlderCounts       // unseen groups that are too old to count, for each category
@@ -228,8 +228,8 @@ type CategoryCount struct {
 	Category Category // one of Categories, or CategoryHost
 	Name     string   // the category's own name
 	Count    Count
-	Older    int        // unseen notifications that are too old to count
-	Newest   SortableID // the position of the newest notification that the count has, 0 if there never was one; not shown
+	Older    int            // unseen notifications that are too old to count
+	Newest   NotificationID // the position of the newest notification that the count has, 0 if there never was one; not shown
 }
 
 // Categories are the counts of all categories, in the order of Categories, and then those of the host application.

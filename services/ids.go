@@ -14,13 +14,20 @@ type UserID uint32
 
 // SortableID is a 63-bit ID that is also a moment: 42 bits of milliseconds since 1970, then 11 bits of sequence and 10 bits of
 // node. A greater ID is newer, and IDClock makes no two that are equal. Kinds of objects have types of their own over it, such as
-// ShowID. As a SortableID itself, it stands for a moment ("followed since"), for a notification or for an object of any kind. 0 is
-// before every ID.
+// ShowID. As a SortableID itself, it stands for a moment ("followed since"), for a position in a view or for an object of any kind.
+// 0 is before every ID.
 type SortableID uint64
 
 // PostID is the ID of a post, and its position in lists: a post with a greater ID is newer. 0 is before every post. It is the same type as
 // SortableID.
 type PostID = SortableID
+
+// NotificationID is a position in a user's notifications. Each cause of a notification has one, and the position of the first cause
+// is the notification's ID. 0 is before every position.
+type NotificationID SortableID
+
+// HostNotificationID is the ID of a notification that the host application sent to many users at once. 0 is none.
+type HostNotificationID SortableID
 
 // ShowID is the ID of a show, made when it was scheduled. 0 is no show.
 type ShowID SortableID
@@ -71,6 +78,12 @@ func (id SortableID) String() string {
 }
 
 // String prints the id as SortableID does.
+func (id NotificationID) String() string { return SortableID(id).String() }
+
+// String prints the id as SortableID does.
+func (id HostNotificationID) String() string { return SortableID(id).String() }
+
+// String prints the id as SortableID does.
 func (id ShowID) String() string { return SortableID(id).String() }
 
 // String prints the id as SortableID does.
@@ -94,9 +107,9 @@ func SortableIDAt(t time.Time) SortableID { return SortableID(max(t.UnixMilli(),
 
 // FirstNotificationPosition is the least position that a user's notifications can have at a moment. At one millisecond the first
 // positions of two users are far apart. So a position also identifies the user's list, except in about one case in a million.
-func FirstNotificationPosition(t time.Time, user UserID) SortableID {
+func FirstNotificationPosition(t time.Time, user UserID) NotificationID {
 	const spread = 0x9E3779B1 // odd: neighbouring users differ in the low bits of their positions
-	return SortableIDAt(t) + SortableID(uint32(user-1)*spread>>(32-idLowBits))
+	return NotificationID(SortableIDAt(t)) + NotificationID(uint32(user-1)*spread>>(32-idLowBits))
 }
 
 // ParseSortableID parses the output of String. Anything else is INVALID.
@@ -193,11 +206,21 @@ func ParseUserIDText(text string) (UserID, error) {
 }
 
 // ParsePostGlobalID reads "post:KEY". field names the argument in the error.
-func ParsePostGlobalID(field, id string) (PostID, error) { return ParseTypedID(field, id, PostType) }
+func ParsePostGlobalID(field, id string) (PostID, error) {
+	position, err := ParseTypedID(field, id, PostType)
+	return PostID(position), err
+}
 
 // ParseNotificationID parses "notification:KEY". field names the argument in the error.
-func ParseNotificationID(field, id string) (SortableID, error) {
-	return ParseTypedID(field, id, NotificationType)
+func ParseNotificationID(field, id string) (NotificationID, error) {
+	position, err := ParseTypedID(field, id, NotificationType)
+	return NotificationID(position), err
+}
+
+// ParseHostNotificationID parses "hostNotification:KEY". field names the argument in the error.
+func ParseHostNotificationID(field, id string) (HostNotificationID, error) {
+	number, err := ParseTypedID(field, id, HostNotificationType)
+	return HostNotificationID(number), err
 }
 
 // ParseTypedID parses a global ID of a type whose keys are sortable IDs. field names the argument in the error. The error is

@@ -198,13 +198,13 @@ func TestQuoteShortensLongText(t *testing.T) {
 // The first positions of users with neighbouring IDs, at one moment, are far apart.
 func TestFirstPositionsOfNeighbouringUsersDiffer(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	positions := map[SortableID]UserID{}
+	positions := map[NotificationID]UserID{}
 	for user := UserID(1); user <= 1000; user++ {
 		first := FirstNotificationPosition(now, user)
-		if first < SortableIDAt(now) || first >= SortableIDAt(now.Add(time.Millisecond)) {
+		if at := SortableID(first); at < SortableIDAt(now) || at >= SortableIDAt(now.Add(time.Millisecond)) {
 			t.Fatalf("user %d starts at %s", user, first)
 		}
-		for next := range SortableID(100) {
+		for next := range NotificationID(100) {
 			if other, taken := positions[first+next]; taken {
 				t.Fatalf("users %d and %d share the place %s", user, other, first+next)
 			}

@@ -28,7 +28,7 @@ func ParseReadToken(text string) (generation uint64, err error) {
 }
 
 // FormatNotificationUpTo is the upTo of a notification at a position: the argument of a mark of all notifications up to it.
-func FormatNotificationUpTo(position SortableID) string {
+func FormatNotificationUpTo(position NotificationID) string {
 	return GlobalID(notificationUpToType, position.String())
 }
 
@@ -41,19 +41,19 @@ func IsNotificationUpTo(text string) bool { return strings.HasPrefix(text, notif
 // ParseNotificationUpTo parses the upTo of a notification: the output of FormatNotificationUpTo. The upTo of a list's first
 // notification has a second, later position at its end. position is the position of the notification; reach is the position up to
 // which a mark of the whole list reaches: position, or the second position. field names the argument in the error.
-func ParseNotificationUpTo(field, text string) (position, reach SortableID, err error) {
+func ParseNotificationUpTo(field, text string) (position, reach NotificationID, err error) {
 	wrong := Errorf(Invalid, "%s: %s is not the upTo of a notification", field, Quote(text))
 	key, found := strings.CutPrefix(text, notificationUpToType+":")
 	if !found || len(key) != SortableIDLetters && len(key) != 2*SortableIDLetters {
 		return 0, 0, wrong
 	}
-	if position, err = ParseSortableID(key[:SortableIDLetters]); err != nil || len(key) == SortableIDLetters {
-		reach = position
-	} else {
-		reach, err = ParseSortableID(key[SortableIDLetters:])
+	first, err := ParseSortableID(key[:SortableIDLetters])
+	last := first
+	if err == nil && len(key) > SortableIDLetters {
+		last, err = ParseSortableID(key[SortableIDLetters:])
 	}
-	if err != nil || reach < position || reach == position && len(key) > SortableIDLetters {
+	if err != nil || last < first || last == first && len(key) > SortableIDLetters {
 		return 0, 0, wrong
 	}
-	return position, reach, nil
+	return NotificationID(first), NotificationID(last), nil
 }

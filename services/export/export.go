@@ -87,7 +87,7 @@ var columnFormatters = map[string]func(value int64, text string) any{
 	"show":         idFormatter(services.ShowType),
 	"notification": idFormatter(services.NotificationType),
 	"upTo": func(value int64, _ string) any {
-		return orNull(services.FormatNotificationUpTo(services.SortableID(value)), value == 0)
+		return orNull(services.FormatNotificationUpTo(services.NotificationID(value)), value == 0)
 	},
 	"siteMessage": idFormatter(services.SiteMessageType),
 	"message":     idFormatter(services.MessageType),

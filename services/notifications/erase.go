@@ -72,7 +72,7 @@ func eraseSoleRecipientNotifications(ctx context.Context, tx *sql.Tx, at erase.S
 	if first > 0 {
 		until = services.SortableIDAt(sql.FromMicros(first).Add(-time.Minute))
 	}
-	ids, err := sql.ReadColumn[services.SortableID](ctx, tx, soleRecipientNotifications, at.User, recipientChunkSize, until)
+	ids, err := sql.ReadColumn[services.HostNotificationID](ctx, tx, soleRecipientNotifications, at.User, recipientChunkSize, until)
 	return eraseHostNotificationsByID(ctx, tx, ids, err)
 }
 

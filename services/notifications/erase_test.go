@@ -79,7 +79,7 @@ func TestAMarkUpToADeletedPositionWorks(t *testing.T) {
 				b.like(6, 3)
 				b.applyCauses(newLikeCause(6, 3))
 				goes.gone(b)
-				if left := sqltest.Must(readNotificationsAt(b.Ctx, b.DB, 1, []services.PostID{shown}, nil, nil))(b.T); len(left) > 0 {
+				if left := sqltest.Must(readNotificationsAt(b.Ctx, b.DB, 1, []services.NotificationID{shown}, nil, nil))(b.T); len(left) > 0 {
 					t.Fatalf("what was shown is there: %+v", left)
 				}
 				state := b.markLikesSeen(shown)
@@ -98,7 +98,7 @@ func TestAMarkUpToADeletedPositionWorks(t *testing.T) {
 }
 
 // notifyOtherUser makes a notification of user 9 and returns its position, which is greater than the given position of user 1.
-func (b *testStore) notifyOtherUser(after services.PostID) services.PostID {
+func (b *testStore) notifyOtherUser(after services.NotificationID) services.NotificationID {
 	b.T.Helper()
 	b.insertPosts(9, 50)
 	b.like(50, 2)
@@ -111,7 +111,7 @@ func (b *testStore) notifyOtherUser(after services.PostID) services.PostID {
 }
 
 // storeOrdersNotification stores a host notification in the category orders.
-func (b *testStore) storeOrdersNotification(id services.PostID) {
+func (b *testStore) storeOrdersNotification(id services.HostNotificationID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		_, err := tx.QueryLines(b.Ctx, fmt.Sprintf(`INSERT INTO host_notifications

@@ -135,22 +135,22 @@ func applyStoredCausesPage(ctx context.Context, tx *sql.Tx, all []services.Categ
 // newCause is a cause that is stored for the first time.
 type newCause struct {
 	Cause
-	atMicros    int64               // when it happened, in microseconds
-	position    services.SortableID // of the cause among all causes of its recipient
-	counts      bool                // it counts as unread
-	eventMoment services.SortableID // of a cause that was reported later: see Cause.Moment
-	wasMention  bool                // it is an answer that was seen or read as a mention: see copyMentionStates
-	mentionRead bool                // that mention was read
+	atMicros    int64                   // when it happened, in microseconds
+	position    services.NotificationID // of the cause among all causes of its recipient
+	counts      bool                    // it counts as unread
+	eventMoment services.SortableID     // of a cause that was reported later: see Cause.Moment
+	wasMention  bool                    // it is an answer that was seen or read as a mention: see copyMentionStates
+	mentionRead bool                    // that mention was read
 }
 
 // groupChange is the change of a group. lowestPosition and highestPosition are the least and the greatest position among the
 // changing causes. lowestPosition is used only for a new group, all of whose causes are among them.
 type groupChange struct {
-	lowestPosition, highestPosition services.SortableID
+	lowestPosition, highestPosition services.NotificationID
 	// readTo is the position up to which the group becomes read: a mark already covers a cause of a past time that is reported only
 	// now, or a cause was read as a mention. Otherwise it is 0. undoableMarkNumber is the number of that mark, if it can be undone;
 	// readToBeforeMark is the position up to which the category was read before that mark.
-	readTo, readToBeforeMark services.SortableID
+	readTo, readToBeforeMark services.NotificationID
 	undoableMarkNumber       uint64
 	// causesDelta is the change of the number of causes that count. It is 0 if only hidden ones changed: the row is written for
 	// highestPosition.
@@ -162,7 +162,7 @@ type groupChange struct {
 func (b *lockedCounters) applyFacts(ctx context.Context, supported map[Cause]supportedCause, known map[Cause]storedCause, moments map[Cause]services.SortableID) error {
 	// All changes of a group are one row of changeGroups: an upsert must not meet the same row twice.
 	moved := map[group]*groupChange{}
-	move := func(c Cause, bucket int64, position services.SortableID, by int) {
+	move := func(c Cause, bucket int64, position services.NotificationID, by int) {
 		key := counter{c.Recipient, c.Category}
 		if m := b.rows[key]; by != 0 { // a hidden cause changes nothing visible, not even the version or the newest position
 			m.changed = true

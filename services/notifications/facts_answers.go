@@ -15,10 +15,10 @@ var mentionsReadTo = sql.NewStatement("how far mentions are read", `SELECT c.i, 
 // formerMention is an answer whose recipient knows it as a mention.
 type formerMention struct {
 	*newCause
-	mention       storedCause         // its position, and its half day if it is stored
-	mentionStored bool                // whether the mention was stored by an earlier transaction
-	seenTo        services.SortableID // the position up to which mentions are seen
-	readTo        services.SortableID // the position up to which the mention's group is read
+	mention       storedCause             // its position, and its half day if it is stored
+	mentionStored bool                    // whether the mention was stored by an earlier transaction
+	seenTo        services.NotificationID // the position up to which mentions are seen
+	readTo        services.NotificationID // the position up to which the mention's group is read
 }
 
 // copyMentionStates gives new answers the state of their mentions. An answer that mentions its recipient notifies them with the
@@ -40,7 +40,7 @@ func (b *lockedCounters) copyMentionStates(ctx context.Context, missing []newCau
 	if len(asked) > 0 {
 		err := b.tx.Each(ctx, mentionsReadTo, []any{asked}, func(scan func(...any) error) error {
 			var i int
-			var readTo services.SortableID
+			var readTo services.NotificationID
 			err := scan(&i, &readTo)
 			answers[i].readTo = readTo
 			return err
@@ -52,7 +52,7 @@ func (b *lockedCounters) copyMentionStates(ctx context.Context, missing []newCau
 	asked = nil
 	var marked []formerMention
 	for _, a := range answers {
-		covered := func(mark services.SortableID) bool {
+		covered := func(mark services.NotificationID) bool {
 			return a.mention.position <= mark && (a.eventMoment == 0 || mark < a.position)
 		}
 		if a.mentionRead = covered(a.readTo); !a.mentionRead && !covered(a.seenTo) {
@@ -77,7 +77,7 @@ func lowestPositionRange(user services.UserID, read bool) positionRange {
 
 // findFormerMentions returns the new answers that were mentions.
 func (b *lockedCounters) findFormerMentions(missing []newCause, known map[Cause]storedCause) (answers []formerMention) {
-	ended := map[Cause]services.SortableID{} // mentions that are stored in this transaction
+	ended := map[Cause]services.NotificationID{} // mentions that are stored in this transaction
 	for _, r := range missing {
 		if r.Category == services.CategoryMention {
 			ended[r.Cause] = r.position
@@ -105,12 +105,12 @@ func (b *lockedCounters) assignLowestPositions(ctx context.Context, answers []fo
 	if len(answers) == 0 {
 		return nil
 	}
-	taken := make(map[positionRange]services.SortableID, len(answers))
+	taken := make(map[positionRange]services.NotificationID, len(answers))
 	err := b.tx.Each(ctx, selectLastPositions, []any{asked}, func(scan func(...any) error) error {
 		var i int
 		var last sql.NullInt64
 		err := scan(&i, &last)
-		taken[lowestPositionRange(answers[i].Recipient, answers[i].mentionRead)] = services.SortableID(last.Int64)
+		taken[lowestPositionRange(answers[i].Recipient, answers[i].mentionRead)] = services.NotificationID(last.Int64)
 		return err
 	})
 	if err != nil {

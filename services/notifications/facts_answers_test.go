@@ -13,7 +13,7 @@ import (
 
 // publishRandomAnswer publishes a post that answers a post of the recipient, mentions the recipient, or both.
 func (p *stateMachine) publishRandomAnswer() {
-	a := &incomingPost{id: p.nextID(), author: p.drawActor(), mentionsMe: rapid.Bool().Draw(p.t, "names me")}
+	a := &incomingPost{id: services.PostID(p.nextID()), author: p.drawActor(), mentionsMe: rapid.Bool().Draw(p.t, "names me")}
 	if !a.mentionsMe || rapid.Bool().Draw(p.t, "answers") {
 		a.parent = p.drawPost()
 	}
@@ -56,8 +56,9 @@ func (p *stateMachine) drawAnswer() *incomingPost {
 
 // causesOf returns both causes that an answer can be, as the node that commits it queues them.
 func (p *stateMachine) causesOf(a *incomingPost) []Cause {
+	id, parent := services.SortableID(a.id), services.SortableID(a.parent)
 	return []Cause{
-		{Recipient: p.model.recipient, Category: services.CategoryMention, Subject: a.id, Actor: a.author},
-		{Recipient: p.model.recipient, Category: services.CategoryComment, Subject: a.parent, Actor: a.author, Object: a.id},
+		{Recipient: p.model.recipient, Category: services.CategoryMention, Subject: id, Actor: a.author},
+		{Recipient: p.model.recipient, Category: services.CategoryComment, Subject: parent, Actor: a.author, Object: id},
 	}
 }

@@ -146,9 +146,9 @@ WITH c AS MATERIALIZED (SELECT * FROM {rows $1 recipient BIGINT, category TEXT, 
 
 // storedCause is the row of a cause in notification_causes. Its position and half day never change, so that a seen cause stays seen.
 type storedCause struct {
-	position services.SortableID // of the cause among all causes of its recipient
-	halfDay  int64               // of its group: the number of the half day since 1970
-	counts   bool                // it counts: the column standing
+	position services.NotificationID // of the cause among all causes of its recipient
+	halfDay  int64                   // of its group: the number of the half day since 1970
+	counts   bool                    // it counts: the column standing
 }
 
 // supportedCause is a cause that exists according to the facts: its time in microseconds, and whether it does not count, because its

@@ -56,8 +56,8 @@ func (a counter) compare(b counter) int {
 // recipientRow is the locked row of a recipient: the last position that was given, the generation of marks, and the last mark of
 // everything.
 type recipientRow struct {
-	lastPosition   services.SortableID // only rises: the next cause is after it
-	markGeneration uint64              // rises with each "mark unread" and each undo; lists return it, and marks send it back
+	lastPosition   services.NotificationID // only rises: the next cause is after it
+	markGeneration uint64                  // rises with each "mark unread" and each undo; lists return it, and marks send it back
 	// lastMarkNumber is the number of the last mark of everything. Groups that it changed have the number. It is 0 if there was none.
 	lastMarkNumber uint64
 	// undoableMarkMicros is when that mark happened, in microseconds. It is 0 if the mark cannot be undone, or was undone.
@@ -69,11 +69,11 @@ type recipientRow struct {
 type counterRow struct {
 	// newestShown is the greatest position that was ever shown in the category, seenTo the position up to which the user saw it.
 	// Neither goes back.
-	newestShown, seenTo services.SortableID
+	newestShown, seenTo services.NotificationID
 	// readTo is the position up to which the user has marked the category read. It also covers causes that happened before it and are
 	// reported later: see Cause.Moment. readToBeforeMark is the value that readTo had before the last mark of everything that can be
 	// undone.
-	readTo, readToBeforeMark services.SortableID
+	readTo, readToBeforeMark services.NotificationID
 	changed                  bool // save raises the version
 	changedInvisibly         bool // save writes the row but does not raise the version: that could reveal a hidden cause
 }

@@ -118,9 +118,9 @@ WHERE n.recipient = $1 AND {in n.place $2 BIGINT} AND g.recipient = n.recipient 
 // listedGroup is a group as a list query returns it, before its actors are known. seenTo is the seen position of its category.
 type listedGroup struct {
 	group
-	id, newestPosition, readTo, seenTo services.SortableID // the group is read up to readTo, its category seen up to seenTo
-	atMicros                           int64               // when the newest of its causes happened
-	causeCount                         int                 // how many standing causes
+	id, newestPosition, readTo, seenTo services.NotificationID // the group is read up to readTo, its category seen up to seenTo
+	atMicros                           int64                   // when the newest of its causes happened
+	causeCount                         int                     // how many standing causes
 }
 
 // scanListedGroup reads a row of a list; first receives the columns before the group.
@@ -158,7 +158,7 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 	for i, category := range q.categories {
 		categories[i] = []any{category}
 	}
-	var last services.SortableID
+	var last services.NotificationID
 	if _, err := db.One(ctx, generationAndNewestUnread, []any{q.user, categories}, &page.MarkGeneration, &last); err != nil {
 		return page, err
 	}
@@ -217,11 +217,11 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 
 // readNotificationsAt reads the present notifications that contain some positions, keyed by position. A position is absent if it is
 // not in this user's list or if no cause of its group counts. Several positions of one notification have the same value.
-func readNotificationsAt(ctx context.Context, db *sql.DB, user services.UserID, positions []services.SortableID, hosts *services.HostCategories, expiry ExpiryDays) (map[services.SortableID]Notification, error) {
-	asked := map[services.SortableID][]services.SortableID{} // the positions, by the first position of their group
+func readNotificationsAt(ctx context.Context, db *sql.DB, user services.UserID, positions []services.NotificationID, hosts *services.HostCategories, expiry ExpiryDays) (map[services.NotificationID]Notification, error) {
+	asked := map[services.NotificationID][]services.NotificationID{} // the positions, by the first position of their group
 	var groups []listedGroup
 	err := db.Each(ctx, listedGroupsAtPositions, []any{user, positions}, func(scan func(...any) error) error {
-		var position services.SortableID
+		var position services.NotificationID
 		l, err := scanListedGroup(scan, &position)
 		if _, defined := hosts.Find(l.category); l.category.HasHostCategoryForm() && !defined {
 			return err // it is being removed
@@ -239,7 +239,7 @@ func readNotificationsAt(ctx context.Context, db *sql.DB, user services.UserID, 
 		return nil, err
 	}
 	described, err := notificationsWithActors(ctx, db, user, groups, expiry.withHostCategories(hosts))
-	found := make(map[services.SortableID]Notification, len(positions))
+	found := make(map[services.NotificationID]Notification, len(positions))
 	for _, n := range described {
 		for _, position := range asked[n.ID] {
 			found[position] = n

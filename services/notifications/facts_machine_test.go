@@ -17,10 +17,10 @@ import (
 
 // loadedList is a list of notifications as a device loaded it. Marks of this list may arrive after later changes.
 type loadedList struct {
-	markGeneration uint64            // the generation of marks when the list was loaded
-	groupPositions []services.PostID // the positions of the listed notifications, in the order of the list
-	causePositions []services.PostID // the positions of all causes when the list was loaded
-	markAllUpTo    services.PostID   // position up to which a mark of the whole list reaches
+	markGeneration uint64                    // the generation of marks when the list was loaded
+	groupPositions []services.NotificationID // the positions of the listed notifications, in the order of the list
+	causePositions []services.NotificationID // the positions of all causes when the list was loaded
+	markAllUpTo    services.NotificationID   // position up to which a mark of the whole list reaches
 }
 
 // These are the host application's categories of the state machine: a grouped one, and one whose notifications are single.
@@ -37,16 +37,16 @@ type stateMachine struct {
 	*testStore
 	model           *notificationsModel // what the store should have
 	t               *rapid.T
-	lastID          services.PostID   // the last ID that was given out
-	posts           []services.PostID // by the recipient
-	queuedCauses    []Cause           // causes that have a job; it may run late, and again
-	pastMomentClock *services.IDClock // makes the moments of causes of a past time
-	devices         [2]loadedList     // what each of the recipient's devices loaded last
+	lastID          services.SortableID // the last ID that was given out
+	posts           []services.PostID   // by the recipient
+	queuedCauses    []Cause             // causes that have a job; it may run late, and again
+	pastMomentClock *services.IDClock   // makes the moments of causes of a past time
+	devices         [2]loadedList       // what each of the recipient's devices loaded last
 	expiry          ExpiryDays
 }
 
 // nextID returns a new ID of the present time.
-func (p *stateMachine) nextID() services.PostID {
+func (p *stateMachine) nextID() services.SortableID {
 	p.lastID = max(p.lastID+1, services.SortableIDAt(p.Clock.Now()))
 	return p.lastID
 }
@@ -63,12 +63,12 @@ func (p *stateMachine) drawPost() services.PostID {
 
 // toggleLike makes a user like a post of the recipient, or end the like.
 func (p *stateMachine) toggleLike() {
-	c := Cause{Recipient: p.model.recipient, Category: services.CategoryLike, Subject: p.drawPost(), Actor: p.drawActor()}
+	c := Cause{Recipient: p.model.recipient, Category: services.CategoryLike, Subject: services.SortableID(p.drawPost()), Actor: p.drawActor()}
 	if _, liked := p.model.likes[c]; liked && rapid.Bool().Draw(p.t, "unlike") {
-		p.unlike(c.Subject, c.Actor)
+		p.unlike(services.PostID(c.Subject), c.Actor)
 		delete(p.model.likes, c)
 	} else {
-		p.testStore.like(c.Subject, c.Actor)
+		p.testStore.like(services.PostID(c.Subject), c.Actor)
 		if !liked {
 			p.model.likes[c] = p.Clock.Now()
 		}
@@ -85,7 +85,7 @@ func (p *stateMachine) toggleFollow() {
 		if follows {
 			_, err = people.DeleteFollow(p.Ctx, tx, c.Actor, p.model.recipient)
 		} else {
-			_, err = people.InsertFollow(p.Ctx, tx, services.FollowEdge{Follower: c.Actor, Followee: p.model.recipient, PostsCountAfter: since})
+			_, err = people.InsertFollow(p.Ctx, tx, services.FollowEdge{Follower: c.Actor, Followee: p.model.recipient, PostsCountAfter: services.PostID(since)})
 		}
 		return err
 	})
@@ -110,7 +110,7 @@ func (p *stateMachine) deleteRandomPost() {
 	p.deletePost(post)
 	p.model.deletedPosts[post] = true
 	for _, category := range []services.Category{services.CategoryLike, services.CategoryComment} {
-		p.queuedCauses = append(p.queuedCauses, Cause{Recipient: p.model.recipient, Category: category, Subject: post})
+		p.queuedCauses = append(p.queuedCauses, Cause{Recipient: p.model.recipient, Category: category, Subject: services.SortableID(post)})
 	}
 }
 
@@ -121,8 +121,8 @@ func (p *stateMachine) sendHostNotification() {
 	if rapid.Bool().Draw(p.t, "by somebody") {
 		notification.Actor = p.drawActor()
 	}
-	id := p.nextID()
-	c := Cause{Recipient: p.model.recipient, Category: notification.Category, Subject: notification.subjectOf(id, notification.Category == hostOrders), Actor: notification.Actor, Object: id}
+	id := services.HostNotificationID(p.nextID())
+	c := Cause{Recipient: p.model.recipient, Category: notification.Category, Subject: notification.subjectOf(id, notification.Category == hostOrders), Actor: notification.Actor, Object: services.SortableID(id)}
 	p.MustWrite(func(tx *sql.Tx) error {
 		_, err := tx.Run(p.Ctx, insertHostNotification, id, string(c.Category), c.Subject, notification.GroupKey, c.Actor, "", 0, notification.Title, "", tx.Now, 1)
 		return err
@@ -176,7 +176,7 @@ func (p *stateMachine) sendMark() {
 	if rapid.Bool().Draw(p.t, "without a token") {
 		gen = services.AnyMarkGeneration
 	}
-	var upTo services.PostID
+	var upTo services.NotificationID
 	if len(d.groupPositions) > 0 {
 		if upTo = d.markAllUpTo; rapid.Bool().Draw(p.t, "up to one of them") {
 			upTo = rapid.SampledFrom(d.groupPositions).Draw(p.t, "place")
@@ -198,7 +198,7 @@ func (p *stateMachine) sendMark() {
 }
 
 // unseenPositions are the positions of the unseen notifications, those that the count includes.
-func (p *stateMachine) unseenPositions() (positions []services.PostID) {
+func (p *stateMachine) unseenPositions() (positions []services.NotificationID) {
 	for _, n := range p.readAllPages(onlyUnseen) {
 		positions = append(positions, n.NewestPosition)
 	}
@@ -206,13 +206,13 @@ func (p *stateMachine) unseenPositions() (positions []services.PostID) {
 }
 
 // categoryAt is the category of the notification at a position.
-func (p *stateMachine) categoryAt(position services.PostID) services.Category {
+func (p *stateMachine) categoryAt(position services.NotificationID) services.Category {
 	of, _ := p.model.groupAt(position)
 	return of.category
 }
 
 // applyMark makes the mark of the given kind (verb, 0 to 5) in the store and in the model.
-func (p *stateMachine) applyMark(verb int, d loadedList, gen uint64, upTo services.PostID, categories []services.Category) {
+func (p *stateMachine) applyMark(verb int, d loadedList, gen uint64, upTo services.NotificationID, categories []services.Category) {
 	ctx, me := p.Ctx, p.model.recipient
 	p.MustWrite(func(tx *sql.Tx) (err error) {
 		switch {
@@ -310,7 +310,7 @@ func TestNotificationsAgainstModel(t *testing.T) {
 				expiry:          ExpiryDays{services.CategoryLike: 2, services.CategoryMention: services.NeverExpires, hostOrders: 3, hostCalls: services.NeverExpires},
 				pastMomentClock: services.NewIDClock(b.Clock, 1)}
 			b.insertPosts(me, p.posts...)
-			p.lastID = services.SortableIDAt(b.Clock.Now()) + services.PostID(me)<<10
+			p.lastID = services.SortableIDAt(b.Clock.Now()) + services.SortableID(me)<<10
 			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 26), 30, 60).Draw(t, "steps") {
 				step = step * 7 % 27 // rapid draws small numbers more often: spread them over every kind
 				b.Clock.Advance(time.Duration(rapid.IntRange(0, 3).Draw(t, "pause")) * 500 * time.Millisecond)

@@ -17,10 +17,10 @@ const undoAllReadPeriod = 30 * time.Second
 // readMarkSelection selects the notifications that were read. Either IDs or UpToPositions (or both) are set, or Categories with
 // UpTo; the other fields belong to both forms.
 type readMarkSelection struct {
-	IDs           []services.SortableID // of notifications, each read as a whole
-	UpToPositions []services.SortableID // positions: each notification is read up to the given position
-	Categories    []services.Category   // if IDs and UpToPositions are empty: these categories, up to UpTo
-	UpTo          services.SortableID   // 0: everything
+	IDs           []services.NotificationID // of notifications, each read as a whole
+	UpToPositions []services.NotificationID // positions: each notification is read up to the given position
+	Categories    []services.Category       // if IDs and UpToPositions are empty: these categories, up to UpTo
+	UpTo          services.NotificationID   // 0: everything
 	// MarkGeneration is the generation in which the reader saw the notifications: a notification that was marked unread in a later
 	// generation stays unread. services.AnyMarkGeneration is the current one.
 	MarkGeneration uint64
@@ -107,7 +107,7 @@ func (b *lockedCounters) runRecordingChanges(ctx context.Context, user services.
 // resolveUpTo returns the position up to which a mark reaches; for upTo 0 it is that of recipientRow.markAllUpTo. The error is
 // INVALID for a position beyond the newest, since such a mark would hide future notifications, and NOT_FOUND for a position that is
 // not in this user's list. Any position up to the newest deleted one may have been in the list, so it is accepted without a check.
-func resolveUpTo(ctx context.Context, tx *sql.Tx, user services.UserID, h *recipientRow, upTo services.SortableID) (services.SortableID, error) {
+func resolveUpTo(ctx context.Context, tx *sql.Tx, user services.UserID, h *recipientRow, upTo services.NotificationID) (services.NotificationID, error) {
 	if upTo == 0 {
 		return h.markAllUpTo(tx, user), nil
 	}
@@ -123,7 +123,7 @@ func resolveUpTo(ctx context.Context, tx *sql.Tx, user services.UserID, h *recip
 	if upTo <= gone || upTo == newest {
 		return upTo, nil
 	}
-	byPosition, err := readGroupsAt(ctx, tx.Runner, user, []services.SortableID{upTo})
+	byPosition, err := readGroupsAt(ctx, tx.Runner, user, []services.NotificationID{upTo})
 	if err == nil && len(byPosition) == 0 {
 		err = services.Errorf(services.NotFound, "upTo: %s is not of a notification of yours", text)
 	}
@@ -137,7 +137,7 @@ var selectNewestShown = sql.NewStatement("newest notification shown", `SELECT CO
 
 // readNewestShown is the newest position that was ever shown to a user, and the newest shown position that was deleted. Unlike
 // recipientRow.lastPosition, neither belongs to a hidden cause, so that an error does not reveal a hidden cause.
-func readNewestShown(ctx context.Context, tx *sql.Tx, user services.UserID) (newest, gone services.SortableID, err error) {
+func readNewestShown(ctx context.Context, tx *sql.Tx, user services.UserID) (newest, gone services.NotificationID, err error) {
 	_, err = tx.One(ctx, selectNewestShown, []any{user}, &newest, &gone)
 	return max(newest, gone), gone, err
 }
@@ -145,17 +145,17 @@ func readNewestShown(ctx context.Context, tx *sql.Tx, user services.UserID) (new
 // placedGroup is the group that contains a position.
 type placedGroup struct {
 	group
-	id services.SortableID // see Notification.ID
+	id services.NotificationID // see Notification.ID
 	// newestPosition is 0 if none of the group's causes stands: the group is not shown.
-	newestPosition services.SortableID
+	newestPosition services.NotificationID
 }
 
 // readGroupsAt finds the groups of some positions of a user. A position that is not in the user's list is absent.
-func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, positions []services.SortableID) (map[services.SortableID]placedGroup, error) {
-	found := make(map[services.SortableID]placedGroup, len(positions))
+func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, positions []services.NotificationID) (map[services.NotificationID]placedGroup, error) {
+	found := make(map[services.NotificationID]placedGroup, len(positions))
 	err := r.Each(ctx, groupsAtPositions, []any{user, positions}, func(scan func(...any) error) error {
 		p := placedGroup{group: group{counter: counter{recipient: user}}}
-		var position services.SortableID
+		var position services.NotificationID
 		err := scan(&p.category, &p.subject, &p.halfDay, &position, &p.id, &p.newestPosition)
 		p.id = cmp.Or(p.id, p.newestPosition)
 		found[position] = p
@@ -167,7 +167,7 @@ func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, posit
 // markSeen marks some categories seen up to a position, 0 for everything. Marks only rise, and the version of a category rises
 // by one if its mark rises. The error is INVALID for a position beyond the newest, and NOT_FOUND for a position that is not in
 // this user's list. No group is written: each category has one seen position.
-func markSeen(ctx context.Context, tx *sql.Tx, user services.UserID, categories []services.Category, upTo services.SortableID) ([]categoryState, error) {
+func markSeen(ctx context.Context, tx *sql.Tx, user services.UserID, categories []services.Category, upTo services.NotificationID) ([]categoryState, error) {
 	if len(categories) == 0 { // CategoryHost alone, and no host category is defined
 		return nil, nil
 	}
@@ -223,9 +223,9 @@ func (b *lockedCounters) readMarkedGroups(ctx context.Context, user services.Use
 	if err != nil {
 		return nil, err
 	}
-	reach := map[group]services.SortableID{}
+	reach := map[group]services.NotificationID{}
 	var groups []group // in the same order on every run, since the function may run again
-	add := func(p placedGroup, upTo services.SortableID) {
+	add := func(p placedGroup, upTo services.NotificationID) {
 		if reach[p.group] == 0 {
 			groups = append(groups, p.group)
 		}
@@ -256,7 +256,7 @@ func (b *lockedCounters) readMarkedGroups(ctx context.Context, user services.Use
 }
 
 // notInListError is the error for an ID that is not in the user's list. It is the same for another user's ID and for an unused one.
-func notInListError(field string, id services.SortableID) error {
+func notInListError(field string, id services.NotificationID) error {
 	return services.Errorf(services.NotFound, "%s: %s is not a notification of yours", field, services.GlobalID(services.NotificationType, id.String()))
 }
 
@@ -297,7 +297,7 @@ func (b *lockedCounters) markCategoriesRead(ctx context.Context, user services.U
 
 // markAllRead marks everything up to a position read, in every category. It returns the time until which a mark can be undone, or
 // zero if nothing was unread and no earlier mark can be undone. The changed groups have the mark's number, for an undo.
-func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category, upTo services.SortableID, gen uint64) ([]categoryState, time.Time, error) {
+func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category, upTo services.NotificationID, gen uint64) ([]categoryState, time.Time, error) {
 	b, h, err := lockAllCounters(ctx, tx, user, all)
 	if err != nil {
 		return nil, time.Time{}, err
@@ -366,12 +366,12 @@ func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 // markUnread marks the notification with an ID unread, in a new generation. The notification counts again if it is after the seen
 // position of its category, which never goes back. The error is NOT_FOUND if it is not in this user's list, or none of its causes
 // stands.
-func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category, id services.SortableID) ([]categoryState, error) {
+func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category, id services.NotificationID) ([]categoryState, error) {
 	b, h, err := lockAllCounters(ctx, tx, user, all)
 	if err != nil {
 		return nil, err
 	}
-	byPosition, err := readGroupsAt(ctx, tx.Runner, user, []services.SortableID{id})
+	byPosition, err := readGroupsAt(ctx, tx.Runner, user, []services.NotificationID{id})
 	if err != nil {
 		return nil, err
 	}

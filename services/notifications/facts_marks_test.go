@@ -60,12 +60,12 @@ func (b *testStore) undoAllRead() error {
 }
 
 // markUnread marks a notification of user 1 unread.
-func (b *testStore) markUnread(position services.PostID) error {
+func (b *testStore) markUnread(position services.NotificationID) error {
 	return b.runMark(func(tx *sql.Tx) error { _, err := markUnread(b.Ctx, tx, 1, services.Categories, position); return err })
 }
 
 // likeThreePosts adds likes of three posts of user 1 and returns the positions, the oldest first.
-func (b *testStore) likeThreePosts() (positions []services.PostID) {
+func (b *testStore) likeThreePosts() (positions []services.NotificationID) {
 	b.T.Helper()
 	b.insertPosts(1, 5, 6, 7)
 	for _, post := range []services.PostID{5, 6, 7} {
@@ -84,14 +84,14 @@ func (b *testStore) publishAnswer(id, parent services.PostID, author services.Us
 		}
 		return posts.InsertMentions(b.Ctx, tx, id, mentions, nil)
 	})
-	b.applyCauses(Cause{Recipient: 1, Category: services.CategoryComment, Subject: parent, Actor: author, Object: id},
-		Cause{Recipient: 1, Category: services.CategoryMention, Subject: id, Actor: author})
+	b.applyCauses(Cause{Recipient: 1, Category: services.CategoryComment, Subject: services.SortableID(parent), Actor: author, Object: services.SortableID(id)},
+		Cause{Recipient: 1, Category: services.CategoryMention, Subject: services.SortableID(id), Actor: author})
 }
 
 func TestCommentsAreGroupedByPostAndCountUsers(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.insertPosts(1, 5)
-		at := services.SortableIDAt(b.Clock.Now())
+		at := services.PostID(services.SortableIDAt(b.Clock.Now()))
 		for i := range services.PostID(12) {
 			b.publishAnswer(at+i, 5, services.UserID(2+i%10))
 		}
@@ -99,12 +99,12 @@ func TestCommentsAreGroupedByPostAndCountUsers(t *testing.T) {
 		if len(list) != 1 || list[0].ActorCount != 10 || len(list[0].SampleActors) != maxSampleActors || list[0].SampleActors[0] != 3 || list[0].Subject != 5 {
 			t.Fatalf("twelve comments of ten people are %+v", list)
 		}
-		sqltest.Equal(b.T, b.markRead(readMarkSelection{UpToPositions: []services.PostID{list[0].NewestPosition}, MarkGeneration: services.AnyMarkGeneration}), nil)
+		sqltest.Equal(b.T, b.markRead(readMarkSelection{UpToPositions: []services.NotificationID{list[0].NewestPosition}, MarkGeneration: services.AnyMarkGeneration}), nil)
 		b.wantUnseenAndUnread("read", 0, 0)
 		b.publishAnswer(at+20, 5, 3) // a user who commented before comments again
 		b.wantUnseenAndUnread("a further comment of the same person", 1, 1)
 		b.deletePost(at + 20)
-		b.applyCauses(Cause{Recipient: 1, Category: services.CategoryComment, Subject: 5, Actor: 3, Object: at + 20})
+		b.applyCauses(Cause{Recipient: 1, Category: services.CategoryComment, Subject: 5, Actor: 3, Object: services.SortableID(at) + 20})
 		b.wantUnseenAndUnread("deleted", 0, 0)
 	})
 }
@@ -113,12 +113,12 @@ func TestCommentsAreGroupedByPostAndCountUsers(t *testing.T) {
 func TestAnAnswerThatMentionsTheAuthorNotifiesOnlyAsMention(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.insertPosts(1, 5)
-		at := services.SortableIDAt(b.Clock.Now())
+		at := services.PostID(services.SortableIDAt(b.Clock.Now()))
 		b.publishAnswer(at, 5, 2, 1)
 		b.publishAnswer(at+1, 5, 1, 1) // by the recipient
 		b.publishAnswer(at+2, 0, 3, 4) // by others, to others
 		list := b.firstPage(everything)
-		if len(list) != 1 || list[0].Category != services.CategoryMention || list[0].Subject != at {
+		if len(list) != 1 || list[0].Category != services.CategoryMention || list[0].Subject != services.SortableID(at) {
 			t.Fatalf("the list is %+v", list)
 		}
 	})
@@ -127,7 +127,7 @@ func TestAnAnswerThatMentionsTheAuthorNotifiesOnlyAsMention(t *testing.T) {
 func TestARepeatedFollowStaysSeen(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		follow := Cause{Recipient: 1, Category: services.CategoryFollow, Actor: 2}
-		at := services.SortableIDAt(b.Clock.Now())
+		at := services.PostID(services.SortableIDAt(b.Clock.Now()))
 		b.MakeFollows(services.FollowEdge{Follower: 2, Followee: 1, PostsCountAfter: at})
 		b.applyCauses(follow)
 		b.wantUnseenAndUnread("followed", 1, 1)
@@ -150,7 +150,7 @@ func TestOnePositionMarksAllCategories(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.likeThreePosts()
 		b.Clock.Advance(time.Second)
-		b.publishAnswer(services.SortableIDAt(b.Clock.Now()), 0, 2, 1)
+		b.publishAnswer(services.PostID(services.SortableIDAt(b.Clock.Now())), 0, 2, 1)
 		b.wantUnseenAndUnread("three likes and a mention", 4, 4)
 		mention := b.firstPage(everything)[0]
 		mentions := []services.Category{services.CategoryMention}
@@ -178,7 +178,7 @@ func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
 			err  error
 			code services.Code
 		}{
-			"read another's, with one's own": {b.markRead(readMarkSelection{UpToPositions: []services.PostID{mine[0], others}}), services.NotFound},
+			"read another's, with one's own": {b.markRead(readMarkSelection{UpToPositions: []services.NotificationID{mine[0], others}}), services.NotFound},
 			"read up to another's":           {b.markRead(readMarkSelection{Categories: services.Categories, UpTo: others}), services.NotFound},
 			"unread another's":               {b.markUnread(others), services.NotFound},
 			"seen up to another's": {b.runMark(func(tx *sql.Tx) error {
@@ -195,7 +195,7 @@ func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
 			}
 		}
 		b.wantUnseenAndUnread("after what was refused", 3, 3)
-		sqltest.Equal(b.T, len(sqltest.Must(readNotificationsAt(b.Ctx, b.DB, 1, []services.PostID{others}, nil, nil))(b.T)), 0)
+		sqltest.Equal(b.T, len(sqltest.Must(readNotificationsAt(b.Ctx, b.DB, 1, []services.NotificationID{others}, nil, nil))(b.T)), 0)
 	})
 }
 
@@ -207,24 +207,24 @@ func TestAReadMarkCoversCausesUpToItsPosition(t *testing.T) {
 		shown := b.applyCauses(newLikeCause(5, 2))[0].NewestShown
 		b.like(5, 3)
 		joined := b.applyCauses(newLikeCause(5, 3))[0].NewestShown
-		sqltest.Equal(b.T, b.markRead(withAllCategories(readMarkSelection{UpToPositions: []services.PostID{shown}, MarkGeneration: services.AnyMarkGeneration})), nil)
+		sqltest.Equal(b.T, b.markRead(withAllCategories(readMarkSelection{UpToPositions: []services.NotificationID{shown}, MarkGeneration: services.AnyMarkGeneration})), nil)
 		b.wantUnseenAndUnread("an older id was read", 1, 1)
 		b.unlike(5, 3)
 		b.applyCauses(newLikeCause(5, 3))
 		b.wantUnseenAndUnread("who joined is gone", 0, 0)
 		b.like(5, 3)
 		b.applyCauses(newLikeCause(5, 3))
-		sqltest.Equal(b.T, b.markRead(readMarkSelection{UpToPositions: []services.PostID{joined}, MarkGeneration: services.AnyMarkGeneration}), nil)
+		sqltest.Equal(b.T, b.markRead(readMarkSelection{UpToPositions: []services.NotificationID{joined}, MarkGeneration: services.AnyMarkGeneration}), nil)
 		b.wantUnseenAndUnread("all of it read", 0, 0)
-		found := sqltest.Must(readNotificationsAt(b.Ctx, b.DB, 1, []services.PostID{shown, joined}, nil, nil))(b.T)
+		found := sqltest.Must(readNotificationsAt(b.Ctx, b.DB, 1, []services.NotificationID{shown, joined}, nil, nil))(b.T)
 		if n := found[joined]; len(found) != 2 || n.ID != shown || n.NewestPosition != joined || n.ActorCount != 2 || !n.Read || found[shown].ID != n.ID {
 			t.Errorf("by its two positions it is %+v", found)
 		}
 		b.like(5, 4)
 		b.applyCauses(newLikeCause(5, 4))
 		b.wantUnseenAndUnread("another joined", 1, 1)
-		sqltest.WantCode(b.T, b.markRead(readMarkSelection{IDs: []services.PostID{joined}, MarkGeneration: services.AnyMarkGeneration}), services.NotFound)
-		sqltest.Equal(b.T, b.markRead(readMarkSelection{IDs: []services.PostID{shown}, MarkGeneration: services.AnyMarkGeneration}), nil)
+		sqltest.WantCode(b.T, b.markRead(readMarkSelection{IDs: []services.NotificationID{joined}, MarkGeneration: services.AnyMarkGeneration}), services.NotFound)
+		sqltest.Equal(b.T, b.markRead(readMarkSelection{IDs: []services.NotificationID{shown}, MarkGeneration: services.AnyMarkGeneration}), nil)
 		b.wantUnseenAndUnread("by its id all of it is read", 0, 0)
 	})
 }
@@ -233,23 +233,23 @@ func TestAReadMarkCoversCausesUpToItsPosition(t *testing.T) {
 // the position of the first. A mark up to the position that was shown still covers the group. It does not cover what came later.
 func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 	eachStore(t, func(b *testStore) {
-		upTo := func(shown services.PostID) readMarkSelection {
+		upTo := func(shown services.NotificationID) readMarkSelection {
 			return readMarkSelection{Categories: services.Categories, UpTo: shown, MarkGeneration: services.AnyMarkGeneration}
 		}
-		for i, mark := range []func(tx *sql.Tx, shown services.PostID) error{
-			func(tx *sql.Tx, shown services.PostID) error {
-				_, err := markRead(b.Ctx, tx, 1, withAllCategories(readMarkSelection{UpToPositions: []services.PostID{shown}, MarkGeneration: services.AnyMarkGeneration}))
+		for i, mark := range []func(tx *sql.Tx, shown services.NotificationID) error{
+			func(tx *sql.Tx, shown services.NotificationID) error {
+				_, err := markRead(b.Ctx, tx, 1, withAllCategories(readMarkSelection{UpToPositions: []services.NotificationID{shown}, MarkGeneration: services.AnyMarkGeneration}))
 				return err
 			},
-			func(tx *sql.Tx, shown services.PostID) error {
+			func(tx *sql.Tx, shown services.NotificationID) error {
 				_, err := markRead(b.Ctx, tx, 1, withAllCategories(upTo(shown)))
 				return err
 			},
-			func(tx *sql.Tx, shown services.PostID) error {
+			func(tx *sql.Tx, shown services.NotificationID) error {
 				_, _, err := markAllRead(b.Ctx, tx, 1, services.Categories, shown, services.AnyMarkGeneration)
 				return err
 			},
-			func(tx *sql.Tx, shown services.PostID) error {
+			func(tx *sql.Tx, shown services.NotificationID) error {
 				_, err := markSeen(b.Ctx, tx, 1, services.Categories, shown)
 				return err
 			},
@@ -264,7 +264,7 @@ func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 			b.applyCauses(newLikeCause(post, 3))
 			b.like(post+1, 4)
 			later := b.applyCauses(newLikeCause(post+1, 4))[0].NewestShown
-			if found := sqltest.Must(readNotificationsAt(b.Ctx, b.DB, 1, []services.PostID{shown}, nil, nil))(b.T); found[shown].NewestPosition != first {
+			if found := sqltest.Must(readNotificationsAt(b.Ctx, b.DB, 1, []services.NotificationID{shown}, nil, nil))(b.T); found[shown].NewestPosition != first {
 				t.Fatalf("mark %d: the line did not fall back to %v: %+v", i, first, found)
 			}
 			sqltest.Equal(b.T, b.runMark(func(tx *sql.Tx) error { return mark(tx, shown) }), nil)

@@ -13,8 +13,8 @@ import (
 type incomingPost struct {
 	id, parent     services.PostID // parent is 0 if it answers nothing
 	author         services.UserID
-	mentionsMe     bool            // it mentions the recipient
-	mentionedSince services.PostID // ID of the time of the edit that added the mention; 0: since it was published
+	mentionsMe     bool                // it mentions the recipient
+	mentionedSince services.SortableID // ID of the time of the edit that added the mention; 0: since it was published
 	deleted        bool
 }
 
@@ -28,22 +28,22 @@ type hostNotificationModel struct {
 // groupKey identifies a group in the model: the causes that a list shows as one line.
 type groupKey struct {
 	category services.Category
-	subject  services.PostID // what the causes are about: see Cause.Subject
-	halfDay  int64           // the number of the half day since 1970
+	subject  services.SortableID // what the causes are about: see Cause.Subject
+	halfDay  int64               // the number of the half day since 1970
 }
 
 // readState is the model of a group's row: up to which position the group was read.
 type readState struct {
-	readTo, readToBeforeMark services.PostID // now, and before the mark undoableMarkNumber
+	readTo, readToBeforeMark services.NotificationID // now, and before the mark undoableMarkNumber
 	// markedUnreadGeneration is the generation in which the group was last marked unread; undoableMarkNumber is the number of the
 	// mark that readToBeforeMark belongs to.
 	markedUnreadGeneration, undoableMarkNumber uint64
-	lowestPosition                             services.PostID // the group's ID: its least position when it came into being
+	lowestPosition                             services.NotificationID // the group's ID: its least position when it came into being
 }
 
 // storedCauseModel is the model of a stored cause.
 type storedCauseModel struct {
-	position        services.PostID // its position
+	position        services.NotificationID // its position
 	happenedAt      time.Time
 	counts          bool // its fact exists, so it counts
 	hasPastPosition bool // it was reported with its time, and its position is of that time
@@ -61,16 +61,16 @@ type notificationsModel struct {
 	// storedCauses has the stored causes, and readStates has the stored groups.
 	storedCauses   map[Cause]*storedCauseModel
 	readStates     map[groupKey]*readState
-	newestPosition services.PostID                       // the newest position of any cause
-	markGeneration uint64                                // rises when notifications become unread again
-	lastMarkNumber uint64                                // the number of the last mark of everything
-	undoableMarkAt time.Time                             // when that mark happened; zero if it cannot be undone
-	versions       map[services.Category]uint64          // of the counts
-	newestShown    map[services.Category]services.PostID // the greatest position that was ever shown
-	seenTo         map[services.Category]services.PostID // the position up to which each category is seen
+	newestPosition services.NotificationID                       // the newest position of any cause
+	markGeneration uint64                                        // rises when notifications become unread again
+	lastMarkNumber uint64                                        // the number of the last mark of everything
+	undoableMarkAt time.Time                                     // when that mark happened; zero if it cannot be undone
+	versions       map[services.Category]uint64                  // of the counts
+	newestShown    map[services.Category]services.NotificationID // the greatest position that was ever shown
+	seenTo         map[services.Category]services.NotificationID // the position up to which each category is seen
 	// readTo is the position up to which each category was marked read, and readToBeforeMark is what it was before the last mark
 	// that can be undone.
-	readTo, readToBeforeMark map[services.Category]services.PostID
+	readTo, readToBeforeMark map[services.Category]services.NotificationID
 }
 
 func newNotificationsModel(me services.UserID) *notificationsModel {
@@ -78,8 +78,8 @@ func newNotificationsModel(me services.UserID) *notificationsModel {
 		recipient: me, likes: map[Cause]time.Time{}, follows: map[services.UserID]time.Time{},
 		incomingPosts: map[services.PostID]*incomingPost{}, hostNotifications: map[Cause]*hostNotificationModel{}, deletedPosts: map[services.PostID]bool{}, storedCauses: map[Cause]*storedCauseModel{},
 		readStates: map[groupKey]*readState{}, versions: map[services.Category]uint64{},
-		newestShown: map[services.Category]services.PostID{}, seenTo: map[services.Category]services.PostID{},
-		readTo: map[services.Category]services.PostID{}, readToBeforeMark: map[services.Category]services.PostID{},
+		newestShown: map[services.Category]services.NotificationID{}, seenTo: map[services.Category]services.NotificationID{},
+		readTo: map[services.Category]services.NotificationID{}, readToBeforeMark: map[services.Category]services.NotificationID{},
 	}
 }
 
@@ -87,7 +87,7 @@ func newNotificationsModel(me services.UserID) *notificationsModel {
 func (m *notificationsModel) countingCauses() map[Cause]time.Time {
 	facts := map[Cause]time.Time{}
 	for like, at := range m.likes {
-		if !m.deletedPosts[like.Subject] {
+		if !m.deletedPosts[services.PostID(like.Subject)] {
 			facts[like] = at
 		}
 	}
@@ -100,12 +100,12 @@ func (m *notificationsModel) countingCauses() map[Cause]time.Time {
 		}
 	}
 	for id, a := range m.incomingPosts {
-		c := Cause{Recipient: m.recipient, Category: services.CategoryMention, Subject: id, Actor: a.author}
+		c := Cause{Recipient: m.recipient, Category: services.CategoryMention, Subject: services.SortableID(id), Actor: a.author}
 		if !a.mentionsMe {
-			c.Category, c.Subject, c.Object = services.CategoryComment, a.parent, id
+			c.Category, c.Subject, c.Object = services.CategoryComment, services.SortableID(a.parent), services.SortableID(id)
 		}
 		if !a.deleted && (a.mentionsMe || a.parent != 0 && !m.deletedPosts[a.parent]) {
-			facts[c] = id.OrderedTime()
+			facts[c] = services.SortableID(id).OrderedTime()
 			if a.mentionsMe && a.mentionedSince != 0 {
 				facts[c] = a.mentionedSince.OrderedTime()
 			}
@@ -125,7 +125,7 @@ func jobCovers(cause, other Cause) bool {
 }
 
 // postOf is the post behind a cause. Causes of one time are ordered by the IDs of their posts.
-func postOf(c Cause) services.PostID {
+func postOf(c Cause) services.SortableID {
 	if c.Category == services.CategoryMention {
 		return c.Subject
 	}
@@ -170,7 +170,7 @@ func (m *notificationsModel) applyCauses(now time.Time, causes []Cause) {
 		}
 		return cmp.Or(at[a].Compare(at[b]), cmp.Compare(postOf(a), postOf(b)), compareCauses(a, b))
 	})
-	tops := map[groupKey]services.PostID{} // before the new causes
+	tops := map[groupKey]services.NotificationID{} // before the new causes
 	for of := range m.readStates {
 		tops[of] = m.highestPosition(of, false)
 	}
@@ -213,7 +213,7 @@ func (m *notificationsModel) incrementVersions(changed map[services.Category]boo
 }
 
 // highestPosition is the greatest position in a group, of the standing causes or of all.
-func (m *notificationsModel) highestPosition(of groupKey, standing bool) (top services.PostID) {
+func (m *notificationsModel) highestPosition(of groupKey, standing bool) (top services.NotificationID) {
 	for c, k := range m.storedCauses {
 		if m.groupOf(c) == of && (k.counts || !standing) {
 			top = max(top, k.position)
@@ -225,7 +225,7 @@ func (m *notificationsModel) highestPosition(of groupKey, standing bool) (top se
 // allPositions are the positions of all causes. A line shows all of its causes: when the newest is undone, the line falls back to the
 // position of another cause that was also shown. An undone cause has a position too: a mark covers it, so that it is read when it
 // begins again.
-func (m *notificationsModel) allPositions() (positions []services.PostID) {
+func (m *notificationsModel) allPositions() (positions []services.NotificationID) {
 	for _, k := range m.storedCauses {
 		positions = append(positions, k.position)
 	}
@@ -233,7 +233,7 @@ func (m *notificationsModel) allPositions() (positions []services.PostID) {
 }
 
 // markSeen marks categories of the model seen up to a position, as the function markSeen does in SQL.
-func (m *notificationsModel) markSeen(categories []services.Category, upTo services.PostID) {
+func (m *notificationsModel) markSeen(categories []services.Category, upTo services.NotificationID) {
 	for _, category := range categories {
 		if upTo = cmp.Or(upTo, m.newestPosition); upTo > m.seenTo[category] {
 			m.seenTo[category] = upTo
@@ -243,7 +243,7 @@ func (m *notificationsModel) markSeen(categories []services.Category, upTo servi
 }
 
 // groupAt is the group that contains a position.
-func (m *notificationsModel) groupAt(position services.PostID) (of groupKey, found bool) {
+func (m *notificationsModel) groupAt(position services.NotificationID) (of groupKey, found bool) {
 	for c, k := range m.storedCauses {
 		if k.position == position {
 			return m.groupOf(c), true
@@ -253,9 +253,9 @@ func (m *notificationsModel) groupAt(position services.PostID) (of groupKey, fou
 }
 
 // markShownRead marks the notifications at some positions of the model read, each up to the position.
-func (m *notificationsModel) markShownRead(gen uint64, positions []services.PostID) {
+func (m *notificationsModel) markShownRead(gen uint64, positions []services.NotificationID) {
 	changed := map[services.Category]bool{}
-	reach := map[groupKey]services.PostID{}
+	reach := map[groupKey]services.NotificationID{}
 	for _, position := range positions {
 		of, _ := m.groupAt(position)
 		reach[of] = max(reach[of], position)
@@ -270,7 +270,7 @@ func (m *notificationsModel) markShownRead(gen uint64, positions []services.Post
 
 // markReadTo marks a group read up to a position. undo is the number of a mark that can be undone; with 0, the undo of the mark
 // before is kept.
-func (r *readState) markReadTo(upTo services.PostID, undo uint64) {
+func (r *readState) markReadTo(upTo services.NotificationID, undo uint64) {
 	if undo != 0 {
 		r.undoableMarkNumber, r.readToBeforeMark = undo, r.readTo
 	}
@@ -278,7 +278,7 @@ func (r *readState) markReadTo(upTo services.PostID, undo uint64) {
 }
 
 // markCategoriesRead marks categories of the model read up to a position. It reports whether a visible group changed.
-func (m *notificationsModel) markCategoriesRead(gen uint64, categories []services.Category, upTo services.PostID, undo uint64) bool {
+func (m *notificationsModel) markCategoriesRead(gen uint64, categories []services.Category, upTo services.NotificationID, undo uint64) bool {
 	upTo = cmp.Or(upTo, m.newestPosition)
 	changed := map[services.Category]bool{}
 	var undone []*readState // none of these is shown, so marking them read changes nothing visible
@@ -322,7 +322,7 @@ func (m *notificationsModel) undoAllRead() {
 }
 
 // markUnread marks the notification at a position of the model unread.
-func (m *notificationsModel) markUnread(position services.PostID) {
+func (m *notificationsModel) markUnread(position services.NotificationID) {
 	of, _ := m.groupAt(position)
 	m.markGeneration++
 	r := m.readStates[of]

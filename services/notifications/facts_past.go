@@ -18,15 +18,15 @@ const positionsPerEvent = 1024
 const maxSequenceInMillisecond = 999
 
 // positionsOfMoment returns the first and the last position that the events of a moment can have.
-func positionsOfMoment(moment services.SortableID, user services.UserID) (first, last services.SortableID) {
+func positionsOfMoment(moment services.SortableID, user services.UserID) (first, last services.NotificationID) {
 	return positionsOfSequence(moment, user, moment.SequenceInMillisecond())
 }
 
 // positionsOfSequence is the range of the events with one sequence. The range of the last sequence extends to the end of the
 // millisecond.
-func positionsOfSequence(moment services.SortableID, user services.UserID, sequence int64) (first, last services.SortableID) {
+func positionsOfSequence(moment services.SortableID, user services.UserID, sequence int64) (first, last services.NotificationID) {
 	start := services.FirstNotificationPosition(moment.Time(), user)
-	first = start + services.SortableID(sequence*positionsPerEvent)
+	first = start + services.NotificationID(sequence*positionsPerEvent)
 	if sequence == maxSequenceInMillisecond {
 		return first, start + services.SortableIDsPerMillisecond - 1
 	}
@@ -42,7 +42,7 @@ FROM {rows $1 i BIGINT, recipient BIGINT, first BIGINT, last BIGINT} AS c`)
 // positionRange is a range of positions of one recipient.
 type positionRange struct {
 	recipient   services.UserID
-	first, last services.SortableID
+	first, last services.NotificationID
 }
 
 // positionRangesOf are the range of an event's moment, and the range of the last sequence in its millisecond, which is used when
@@ -58,7 +58,7 @@ func positionRangesOf(recipient services.UserID, moment services.SortableID) (sp
 
 // lastPositions has the last taken position of each range; a range without one is absent. takeNext records the positions that it
 // takes.
-type lastPositions map[positionRange]services.SortableID
+type lastPositions map[positionRange]services.NotificationID
 
 // readLastPositions reads the last taken positions in the ranges of causes of past times, in one statement and under the locks of
 // their recipients.
@@ -88,7 +88,7 @@ func (b *lockedCounters) readLastPositions(ctx context.Context, missing []newCau
 		var last sql.NullInt64
 		err := scan(&i, &last)
 		if last.Valid {
-			taken[spans[i]] = services.SortableID(last.Int64)
+			taken[spans[i]] = services.NotificationID(last.Int64)
 		}
 		return err
 	})
@@ -96,7 +96,7 @@ func (b *lockedCounters) readLastPositions(ctx context.Context, missing []newCau
 
 // takeNext takes the next free position in the range of a moment or, if that is full, in the last range of its millisecond, which has
 // room for a million: see positionRangesOf.
-func (p lastPositions) takeNext(recipient services.UserID, moment services.SortableID) (position services.SortableID) {
+func (p lastPositions) takeNext(recipient services.UserID, moment services.SortableID) (position services.NotificationID) {
 	for _, one := range positionRangesOf(recipient, moment) {
 		position = one.first
 		if last, taken := p[one]; taken {
@@ -155,7 +155,7 @@ func alreadyEndedCauses(supported map[Cause]supportedCause, known map[Cause]stor
 
 // markAllUpTo is the position up to which a mark of everything reaches: the newest, or for a mark of a past time the last position of
 // that time.
-func (h *recipientRow) markAllUpTo(tx *sql.Tx, user services.UserID) services.SortableID {
+func (h *recipientRow) markAllUpTo(tx *sql.Tx, user services.UserID) services.NotificationID {
 	if tx.EventMoment() == 0 {
 		return h.lastPosition
 	}

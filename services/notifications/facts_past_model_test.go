@@ -13,14 +13,14 @@ import (
 
 // likeAtPastTime makes somebody like a post at a past time, which its report names.
 func (p *stateMachine) likeAtPastTime() {
-	c := Cause{Recipient: p.model.recipient, Category: services.CategoryLike, Subject: p.drawPost(), Actor: p.drawActor()}
+	c := Cause{Recipient: p.model.recipient, Category: services.CategoryLike, Subject: services.SortableID(p.drawPost()), Actor: p.drawActor()}
 	if _, liked := p.model.likes[c]; liked {
 		return
 	}
 	happened := p.Clock.Now().Add(-time.Duration(rapid.IntRange(0, 40).Draw(p.t, "steps ago")) * 500 * time.Millisecond)
 	moment := p.pastMomentClock.NextAt(happened)
 	p.MustWrite(func(tx *sql.Tx) error {
-		_, err := posts.InsertLike(p.Ctx, tx, c.Subject, c.Actor, moment.OrderedTime())
+		_, err := posts.InsertLike(p.Ctx, tx, services.PostID(c.Subject), c.Actor, moment.OrderedTime())
 		return err
 	})
 	p.model.likes[c] = moment.OrderedTime()
@@ -31,13 +31,13 @@ func (p *stateMachine) likeAtPastTime() {
 }
 
 // nextPastPosition is the next free position in the range of a moment.
-func (m *notificationsModel) nextPastPosition(moment services.PostID) services.PostID {
+func (m *notificationsModel) nextPastPosition(moment services.SortableID) services.NotificationID {
 	first, last := positionsOfMoment(moment, m.recipient)
 	return m.nextFreePosition(first, last)
 }
 
 // nextFreePosition is the next free position in a range.
-func (m *notificationsModel) nextFreePosition(first, last services.PostID) services.PostID {
+func (m *notificationsModel) nextFreePosition(first, last services.NotificationID) services.NotificationID {
 	next := first
 	for _, k := range m.storedCauses {
 		if first <= k.position && k.position <= last {
@@ -47,9 +47,9 @@ func (m *notificationsModel) nextFreePosition(first, last services.PostID) servi
 	return next
 }
 
-// positionOfNewCause returns the position of a new cause: position, or for an answer that was seen or read as a mention the next free
-// position of lowestPositionRange. Such an answer is seen.
-func (m *notificationsModel) positionOfNewCause(c Cause, position services.PostID, causes []Cause) services.PostID {
+// positionOfNewCause returns the position of a new cause: position, or for an answer that was seen or read as a mention the next free position
+// of lowestPositionRange. Such an answer is seen.
+func (m *notificationsModel) positionOfNewCause(c Cause, position services.NotificationID, causes []Cause) services.NotificationID {
 	mention := Cause{Recipient: m.recipient, Category: services.CategoryMention, Subject: c.Object, Actor: c.Actor}
 	was := m.storedCauses[mention]
 	if c.Category != services.CategoryComment || was == nil || !slices.Contains(causes, mention) {
@@ -67,7 +67,7 @@ func (m *notificationsModel) positionOfNewCause(c Cause, position services.PostI
 
 // coverByEarlierMark makes a group read because an earlier mark of its category covers one of its causes, which is reported only
 // now. What was marked unread, or left out by the mark, stays unread. top is the group's greatest position before the new causes.
-func (m *notificationsModel) coverByEarlierMark(of groupKey, position, top services.PostID) {
+func (m *notificationsModel) coverByEarlierMark(of groupKey, position, top services.NotificationID) {
 	r, to := m.readStates[of], m.readTo[of.category]
 	if r.markedUnreadGeneration > 0 && r.readTo < top {
 		return
@@ -79,7 +79,7 @@ func (m *notificationsModel) coverByEarlierMark(of groupKey, position, top servi
 }
 
 // isPastPosition reports whether a position is of a past time: a mark of a later position covers it, whether its list showed it or not.
-func (m *notificationsModel) isPastPosition(position services.PostID) bool {
+func (m *notificationsModel) isPastPosition(position services.NotificationID) bool {
 	for _, k := range m.storedCauses {
 		if k.position == position {
 			return k.hasPastPosition

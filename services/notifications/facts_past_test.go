@@ -20,8 +20,8 @@ func TestAnEndedMentionHasTheTimeOfItsEdit(t *testing.T) {
 		n.Clock.Advance(time.Hour)
 		edited := services.NewIDClock(n.Clock, 1).NextAt(n.Clock.Now())
 		n.Clock.Advance(time.Hour)
-		cause := Cause{Recipient: users[0], Category: services.CategoryMention, Subject: post, Actor: users[1]}
-		apply := func(moment services.PostID, mentions ...services.UserID) {
+		cause := Cause{Recipient: users[0], Category: services.CategoryMention, Subject: services.SortableID(post), Actor: users[1]}
+		apply := func(moment services.SortableID, mentions ...services.UserID) {
 			n.Write(func(ctx context.Context, tx *sql.Tx) error {
 				if err := posts.InsertMentions(ctx, tx, post, mentions, nil); err != nil {
 					return err
@@ -53,7 +53,7 @@ func TestAPastCauseGetsAPositionInAFullMillisecond(t *testing.T) {
 			}
 			first := services.FirstNotificationPosition(at, users[0])
 			var full []newCause
-			for i := range services.PostID(2 * positionsPerEvent) {
+			for i := range services.NotificationID(2 * positionsPerEvent) {
 				full = append(full, newCause{Cause: Cause{Recipient: users[0], Category: services.CategoryFollow, Actor: services.UserID(1000 + i)}, atMicros: sql.Micros(at), position: first + i})
 			}
 			b.recipients[users[0]].lastPosition, b.recipients[users[0]].changed = full[len(full)-1].position, true
@@ -70,7 +70,7 @@ func TestAPastCauseGetsAPositionInAFullMillisecond(t *testing.T) {
 				if _, err := posts.InsertLike(ctx, tx, post, users[1], at); err != nil {
 					return err
 				}
-				causes = append(causes, Cause{Recipient: users[0], Category: services.CategoryLike, Subject: post, Actor: users[1], Moment: moments.NextAt(at)})
+				causes = append(causes, Cause{Recipient: users[0], Category: services.CategoryLike, Subject: services.SortableID(post), Actor: users[1], Moment: moments.NextAt(at)})
 			}
 			_, err := applyCauses(ctx, tx, causes)
 			return err
@@ -100,23 +100,23 @@ func TestPastAndPresentCausesOfOneMillisecondBothCount(t *testing.T) {
 // notification stays unread. If all of it was read again before the mark of everything, the mark covers the causes.
 func TestALateCauseLeavesANotificationUnread(t *testing.T) {
 	for name, c := range map[string]struct {
-		marks  func(b *testStore, positions []services.PostID)
+		marks  func(b *testStore, positions []services.NotificationID)
 		unread int // how many notifications are unread after the marks
 	}{
-		"marked unread": {func(b *testStore, positions []services.PostID) {
+		"marked unread": {func(b *testStore, positions []services.NotificationID) {
 			b.markAllRead(services.AnyMarkGeneration)
 			sqltest.Equal(b.T, b.markUnread(positions[0]), nil)
 		}, 1},
-		"left out by a mark of an older list": {func(b *testStore, positions []services.PostID) {
+		"left out by a mark of an older list": {func(b *testStore, positions []services.NotificationID) {
 			sqltest.Equal(b.T, b.markUnread(positions[0]), nil)
 			b.markAllRead(0)
 		}, 1},
-		"read in part since": {func(b *testStore, positions []services.PostID) {
+		"read in part since": {func(b *testStore, positions []services.NotificationID) {
 			b.markAllRead(services.AnyMarkGeneration)
 			sqltest.Equal(b.T, b.markUnread(positions[0]), nil)
 			sqltest.Equal(b.T, b.markRead(withAllCategories(readMarkSelection{UpToPositions: positions[:1], MarkGeneration: services.AnyMarkGeneration})), nil)
 		}, 1},
-		"read before everything": {func(b *testStore, positions []services.PostID) {
+		"read before everything": {func(b *testStore, positions []services.NotificationID) {
 			sqltest.Equal(b.T, b.markUnread(positions[0]), nil)
 			sqltest.Equal(b.T, b.markRead(withAllCategories(readMarkSelection{UpToPositions: positions, MarkGeneration: services.AnyMarkGeneration})), nil)
 			b.markAllRead(services.AnyMarkGeneration)
@@ -125,13 +125,13 @@ func TestALateCauseLeavesANotificationUnread(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(b *testStore) {
 				b.insertPosts(1, 5, 6)
-				liked := func(post services.PostID, liker services.UserID) services.PostID {
+				liked := func(post services.PostID, liker services.UserID) services.NotificationID {
 					b.like(post, liker)
 					newest := b.applyCauses(newLikeCause(post, liker))[0].NewestShown
 					b.Clock.Advance(time.Second)
 					return newest
 				}
-				positions := []services.PostID{liked(5, 2), liked(5, 3)}
+				positions := []services.NotificationID{liked(5, 2), liked(5, 3)}
 				moments := services.NewIDClock(b.Clock, 1)
 				late := func(liker services.UserID) Cause {
 					b.like(5, liker)

@@ -18,8 +18,8 @@ import (
 type categoryState struct {
 	Recipient           services.UserID
 	Category            services.Category
-	Version             uint64              // rises with each visible change
-	NewestShown, SeenTo services.SortableID // the greatest position that was ever shown, and the greatest that was seen
+	Version             uint64                  // rises with each visible change
+	NewestShown, SeenTo services.NotificationID // the greatest position that was ever shown, and the greatest that was seen
 	OlderUnseen         int
 	NewestDay           int64 // days since 1970, UTC: the day of the read
 	UnseenByDay         [8]int

@@ -74,7 +74,7 @@ func (b *testStore) applyCauses(causes ...Cause) (states []categoryState) {
 }
 
 // markLikesSeen marks the likes of user 1 seen up to a position.
-func (b *testStore) markLikesSeen(upTo services.PostID) (state categoryState) {
+func (b *testStore) markLikesSeen(upTo services.NotificationID) (state categoryState) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		states, err := markSeen(b.Ctx, tx, 1, []services.Category{likeCategory}, upTo)
@@ -87,12 +87,12 @@ func (b *testStore) markLikesSeen(upTo services.PostID) (state categoryState) {
 }
 
 // newLikeCause is a like of a post of user 1.
-func newLikeCause(subject services.PostID, actor services.UserID) Cause {
-	return Cause{Recipient: 1, Category: likeCategory, Subject: subject, Actor: actor}
+func newLikeCause(post services.PostID, actor services.UserID) Cause {
+	return Cause{Recipient: 1, Category: likeCategory, Subject: services.SortableID(post), Actor: actor}
 }
 
 // stateWithUnseenToday is the state of the likes of user 1, with some unseen groups of today and no others.
-func (b *testStore) stateWithUnseenToday(version uint64, newest, seen services.PostID, groups int) categoryState {
+func (b *testStore) stateWithUnseenToday(version uint64, newest, seen services.NotificationID, groups int) categoryState {
 	return categoryState{Recipient: 1, Category: likeCategory, Version: version, NewestShown: newest, SeenTo: seen,
 		NewestDay: b.Clock.Now().Unix() / 86400, UnseenByDay: [8]int{groups}}
 }
@@ -101,7 +101,7 @@ func TestLikeNotifiesOnce(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.insertPosts(1, 5, 6)
 		b.like(5, 2)
-		position := services.SortableIDAt(b.Clock.Now())
+		position := services.NotificationID(services.SortableIDAt(b.Clock.Now()))
 		for range 3 { // redelivered
 			sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2), newLikeCause(5, 2)), []categoryState{b.stateWithUnseenToday(1, position, 0, 1)})
 		}
@@ -117,7 +117,7 @@ func TestAnUndoneLikeStopsCountingAndKeepsItsPosition(t *testing.T) {
 		b.insertPosts(1, 5)
 		b.like(5, 2)
 		b.applyCauses(newLikeCause(5, 2))
-		position := services.SortableIDAt(b.Clock.Now())
+		position := services.NotificationID(services.SortableIDAt(b.Clock.Now()))
 		b.unlike(5, 2)
 		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2)), []categoryState{b.stateWithUnseenToday(2, position, 0, 0)})
 		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2)), []categoryState{b.stateWithUnseenToday(2, position, 0, 0)})
@@ -133,7 +133,7 @@ func TestDeletedPostStopsNotifying(t *testing.T) {
 		b.insertPosts(1, 5, 6)
 		b.like(5, 2, 3, 4)
 		b.like(6, 2)
-		position := services.SortableIDAt(b.Clock.Now())
+		position := services.NotificationID(services.SortableIDAt(b.Clock.Now()))
 		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 0), newLikeCause(6, 0), newLikeCause(5, 3)), []categoryState{b.stateWithUnseenToday(1, position+3, 0, 2)})
 		b.deletePost(5)
 		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 0)), []categoryState{b.stateWithUnseenToday(2, position+3, 0, 1)})
@@ -163,7 +163,7 @@ func TestGroupsAreHalfDaysOfTheLikesTime(t *testing.T) {
 		b.like(5, 4)
 		b.Clock.Advance(time.Microsecond) // the next day
 		b.like(5, 6)
-		position := services.SortableIDAt(b.Clock.Now())
+		position := services.NotificationID(services.SortableIDAt(b.Clock.Now()))
 		want := b.stateWithUnseenToday(1, position+3, 0, 1)
 		want.UnseenByDay[1] = 2
 		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 6), newLikeCause(5, 3), newLikeCause(5, 4), newLikeCause(5, 2)), []categoryState{want})
@@ -197,7 +197,7 @@ func TestRaiseNotificationsSeen(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		sqltest.Equal(b.T, b.markLikesSeen(0), b.stateWithUnseenToday(0, 0, 0, 0)) // without notifications there is nothing to mark
 		b.insertPosts(1, 5, 6, 7)
-		position := services.SortableIDAt(b.Clock.Now())
+		position := services.NotificationID(services.SortableIDAt(b.Clock.Now()))
 		for _, post := range []services.PostID{5, 6, 7} {
 			b.like(post, 2)
 			b.applyCauses(newLikeCause(post, 2))
@@ -222,7 +222,7 @@ func TestApplyCausesOfManyRecipients(t *testing.T) {
 		for n := services.UserID(300); n > 0; n-- {
 			b.insertPosts(n, services.PostID(n))
 			b.like(services.PostID(n), 999)
-			causes = append(causes, Cause{Recipient: n, Category: likeCategory, Subject: services.PostID(n), Actor: 999})
+			causes = append(causes, Cause{Recipient: n, Category: likeCategory, Subject: services.SortableID(n), Actor: 999})
 		}
 		states := b.applyCauses(causes...)
 		sqltest.Equal(b.T, len(states), 300)
@@ -251,11 +251,11 @@ func TestApplyCausesAtOnce(t *testing.T) {
 					var causes []Cause
 					for i := range services.UserID(recipients) {
 						n := (i*services.UserID(1+worker%4)+services.UserID(worker))%recipients + 1
-						causes = append(causes, Cause{Recipient: n, Category: likeCategory, Subject: services.PostID(n), Actor: actor})
+						causes = append(causes, Cause{Recipient: n, Category: likeCategory, Subject: services.SortableID(n), Actor: actor})
 					}
 					err := b.Write(b.Ctx, func(tx *sql.Tx) error {
 						for _, cause := range causes {
-							if _, err := posts.InsertLike(b.Ctx, tx, cause.Subject, actor, tx.Now); err != nil {
+							if _, err := posts.InsertLike(b.Ctx, tx, services.PostID(cause.Subject), actor, tx.Now); err != nil {
 								return err
 							}
 						}

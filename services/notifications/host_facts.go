@@ -12,7 +12,7 @@ import (
 // HostNotificationContent is the content of a host notification; for a group, the content of the newest one. It is stored once, for
 // all recipients.
 type HostNotificationContent struct {
-	ID       services.SortableID // of the host notification
+	ID       services.HostNotificationID // of the host notification
 	Title    string
 	Body     string // "" for none
 	GroupKey string // "" for none
@@ -100,17 +100,18 @@ func readSupportedHostCauses(ctx context.Context, tx *sql.Tx, causes sql.RowsPar
 // addHostContents sets the contents of the host notifications in list: newest[i] is the object of the newest cause of list[i]. A
 // content that was deleted meanwhile, or whose actor is being erased, is left out: the caller then omits the notification.
 func addHostContents(ctx context.Context, db *sql.DB, list []Notification, newest []services.SortableID) error {
-	var ids []services.SortableID
+	var ids []services.HostNotificationID
 	var objects []services.Object
 	for i, n := range list {
 		if n.Category.HasHostCategoryForm() && newest[i] != 0 {
-			ids, objects = append(ids, newest[i]), append(objects, hostNotificationObject(newest[i]))
+			id := services.HostNotificationID(newest[i])
+			ids, objects = append(ids, id), append(objects, hostNotificationObject(id))
 		}
 	}
 	if len(ids) == 0 {
 		return nil
 	}
-	found := make(map[services.SortableID]HostNotificationContent, len(ids))
+	found := make(map[services.HostNotificationID]HostNotificationContent, len(ids))
 	err := db.Each(ctx, hostNotificationContents, []any{ids}, func(scan func(...any) error) error {
 		var content HostNotificationContent
 		err := scan(&content.ID, &content.Title, &content.Body, &content.GroupKey, &content.About.Type, &content.About.Number)
@@ -123,7 +124,7 @@ func addHostContents(ctx context.Context, db *sql.DB, list []Notification, newes
 	// labels are the refs, addresses and data that the host attached, also for the contents that are left out.
 	labels, err := refs.Labels(ctx, db, objects)
 	for i := range list {
-		if content, ok := found[newest[i]]; ok && list[i].Category.HasHostCategoryForm() {
+		if content, ok := found[services.HostNotificationID(newest[i])]; ok && list[i].Category.HasHostCategoryForm() {
 			content.Label = labels[hostNotificationObject(content.ID)]
 			list[i].Host = &content
 		}
@@ -132,6 +133,6 @@ func addHostContents(ctx context.Context, db *sql.DB, list []Notification, newes
 }
 
 // hostNotificationObject is a host notification as an object that can have a ref and a label.
-func hostNotificationObject(id services.SortableID) services.Object {
+func hostNotificationObject(id services.HostNotificationID) services.Object {
 	return services.Object{Type: services.HostNotificationType, Number: uint64(id)}
 }

@@ -27,9 +27,9 @@ const recipientChunkSize = 250
 // A chunk has no texts: they are stored once, in the notification's row. The job reads that row when it runs, so it sees a
 // withdrawal.
 type recipientChunk struct {
-	NotificationID services.SortableID `json:"told"`             // the host notification
-	Users          []services.UserID   `json:"users"`            // its recipients in this chunk
-	EventMoment    services.SortableID `json:"moment,omitempty"` // see Cause.Moment
+	NotificationID services.HostNotificationID `json:"told"`             // the host notification
+	Users          []services.UserID           `json:"users"`            // its recipients in this chunk
+	EventMoment    services.SortableID         `json:"moment,omitempty"` // see Cause.Moment
 }
 
 // hostJobKinds are the kinds of jobs of host notifications.
@@ -49,7 +49,7 @@ func usersOfChunk(_ context.Context, job jobs.Job) ([]services.UserID, bool, err
 }
 
 // notifyChunkJobs are the jobs that write a host notification to its recipients. They have no key: each chunk is a job of its own.
-func notifyChunkJobs(id services.SortableID, users []services.UserID, moment services.SortableID) ([]jobs.NewJob, error) {
+func notifyChunkJobs(id services.HostNotificationID, users []services.UserID, moment services.SortableID) ([]jobs.NewJob, error) {
 	var chunks []recipientChunk
 	for chunk := range slices.Chunk(users, recipientChunkSize) {
 		chunks = append(chunks, recipientChunk{id, chunk, moment})
@@ -73,7 +73,7 @@ func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
 	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
 		// Write may run the function again: the first run's states must not be projected after a withdrawal.
 		states = nil
-		cause := Cause{Object: chunk.NotificationID, Moment: chunk.EventMoment}
+		cause := Cause{Object: services.SortableID(chunk.NotificationID), Moment: chunk.EventMoment}
 		// The shared lock lasts until the rows are written: a withdrawal or removal that comes now waits, and its job finds the rows.
 		stands, err := tx.One(ctx, lockHostNotification, []any{chunk.NotificationID}, &cause.Category, &cause.Subject, &cause.Actor)
 		if err != nil || !stands {
@@ -96,11 +96,11 @@ func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
 // withdrawFromRecipients takes a notification back from its recipients, a chunk at a time. Chunks that have not run are not written
 // any more: lockHostNotification does not find a withdrawn notification. The command has changed the facts already;
 // withdrawFromRecipients makes the rows agree with them: the causes no longer count.
-func (s *Service) withdrawFromRecipients(ctx context.Context, _ jobs.Job, id services.SortableID) error {
+func (s *Service) withdrawFromRecipients(ctx context.Context, _ jobs.Job, id services.HostNotificationID) error {
 	for after, more := services.UserID(0), true; more; {
 		var causes []Cause
 		err := s.db.Each(ctx, hostNotificationRecipients, []any{id, after, recipientChunkSize}, func(scan func(...any) error) error {
-			c := Cause{Object: id}
+			c := Cause{Object: services.SortableID(id)}
 			err := scan(&c.Recipient, &c.Category, &c.Subject, &c.Actor)
 			causes = append(causes, c)
 			return err
@@ -237,13 +237,7 @@ func purgeCategoryRows(ctx context.Context, tx *sql.Tx, category services.Catego
 // purgeHostNotifications deletes some host notifications of a category, with their labels. It runs after the deletion of the causes
 // that refer to them. more is true if others may be left.
 func purgeHostNotifications(ctx context.Context, tx *sql.Tx, category services.Category) (more bool, err error) {
-	var ids []services.SortableID
-	err = tx.Each(ctx, hostNotificationsInCategory, []any{string(category), recipientChunkSize}, func(scan func(...any) error) error {
-		var id services.SortableID
-		err := scan(&id)
-		ids = append(ids, id)
-		return err
-	})
+	ids, err := sql.ReadColumn[services.HostNotificationID](ctx, tx, hostNotificationsInCategory, string(category), recipientChunkSize)
 	if err != nil || len(ids) == 0 {
 		return false, err
 	}
@@ -251,7 +245,7 @@ func purgeHostNotifications(ctx context.Context, tx *sql.Tx, category services.C
 }
 
 // deleteHostNotificationsByID deletes host notifications and their labels: the refs are free again.
-func deleteHostNotificationsByID(ctx context.Context, tx *sql.Tx, ids []services.SortableID) error {
+func deleteHostNotificationsByID(ctx context.Context, tx *sql.Tx, ids []services.HostNotificationID) error {
 	if _, err := tx.Run(ctx, deleteHostNotifications, ids); err != nil {
 		return err
 	}
@@ -264,12 +258,12 @@ var hostNotificationsOfActor = sql.NewStatement("host notifications of an actor"
 // eraseHostNotifications deletes the host notifications with the user as the actor: a title may name them. The step after it
 // deletes their causes.
 func eraseHostNotifications(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (erase.StepResult, error) {
-	ids, err := sql.ReadColumn[services.SortableID](ctx, tx, hostNotificationsOfActor, at.User, recipientChunkSize)
+	ids, err := sql.ReadColumn[services.HostNotificationID](ctx, tx, hostNotificationsOfActor, at.User, recipientChunkSize)
 	return eraseHostNotificationsByID(ctx, tx, ids, err)
 }
 
 // eraseHostNotificationsByID deletes the host notifications that a statement has found for an erasure; err is the statement's error.
-func eraseHostNotificationsByID(ctx context.Context, tx *sql.Tx, ids []services.SortableID, err error) (erase.StepResult, error) {
+func eraseHostNotificationsByID(ctx context.Context, tx *sql.Tx, ids []services.HostNotificationID, err error) (erase.StepResult, error) {
 	if err != nil || len(ids) == 0 {
 		return erase.StepResult{}, err
 	}

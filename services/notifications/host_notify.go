@@ -66,9 +66,9 @@ func (n HostNotification) check() error {
 
 // subjectOf is the subject of the causes: causes with the same subject are one row of a list for half a day. For a group key it is
 // a hash, because subjects are numbers; two keys with one hash would share rows, at odds of one in 2^63.
-func (n HostNotification) subjectOf(id services.SortableID, grouped bool) services.SortableID {
+func (n HostNotification) subjectOf(id services.HostNotificationID, grouped bool) services.SortableID {
 	if !grouped || n.GroupKey == "" {
-		return id
+		return services.SortableID(id)
 	}
 	// The category is part of the hash, because keys are unique within one category. 0 is no subject, so the least result is 1.
 	sum := sha256.Sum256([]byte(string(n.Category) + "\n" + n.GroupKey))
@@ -100,10 +100,11 @@ func (s *Service) Notify(notification HostNotification) (*jobs.Command, error) {
 			}
 			// Nobody is notified of their own act.
 			users = slices.DeleteFunc(users, func(user services.UserID) bool { return user == notification.Actor })
-			id, err := tx.NewIDInTable(ctx, s.ids, newestOfMillisecond)
+			made, err := tx.NewIDInTable(ctx, s.ids, newestOfMillisecond)
 			if err != nil {
 				return nil, err
 			}
+			id := services.HostNotificationID(made)
 			_, err = tx.Run(ctx, insertHostNotification, id, string(notification.Category), notification.subjectOf(id, grouped), notification.GroupKey, notification.Actor,
 				notification.About.Type, int64(notification.About.Number), notification.Title, notification.Body, tx.EventTime(), len(users))
 			if err != nil {
@@ -121,7 +122,7 @@ func (s *Service) Notify(notification HostNotification) (*jobs.Command, error) {
 // Withdraw is the command of the host application that takes a notification back from all of its recipients. The notification
 // leaves their lists and counts when the job has run. If nobody has it yet, its texts, its url and its data are deleted. The error is
 // NOT_FOUND if there is no such notification.
-func (s *Service) Withdraw(id services.SortableID) *jobs.Command {
+func (s *Service) Withdraw(id services.HostNotificationID) *jobs.Command {
 	return &jobs.Command{
 		Name: "withdrawNotification",
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
@@ -150,7 +151,7 @@ func (s *Service) Withdraw(id services.SortableID) *jobs.Command {
 
 // blankIfUndelivered deletes the content of a withdrawn notification that no recipient has. The withdrawal has waited for the jobs
 // that were writing it to recipients, and no later job writes it.
-func blankIfUndelivered(ctx context.Context, tx *sql.Tx, id services.SortableID) error {
+func blankIfUndelivered(ctx context.Context, tx *sql.Tx, id services.HostNotificationID) error {
 	blanked, err := tx.Run(ctx, blankUndelivered, id)
 	if err == nil && blanked > 0 {
 		err = refs.ClearLabel(ctx, tx, hostNotificationObject(id))
@@ -168,7 +169,7 @@ type SentNotification struct {
 }
 
 // readHostNotification reads a host notification; found is false if there is none, or it was deleted with its category.
-func readHostNotification(ctx context.Context, r sql.Reader, id services.SortableID) (t SentNotification, found bool, err error) {
+func readHostNotification(ctx context.Context, r sql.Reader, id services.HostNotificationID) (t SentNotification, found bool, err error) {
 	var withdrawn int64
 	found, err = r.One(ctx, hostNotificationByID, []any{id}, &t.Category, &t.Recipients, &withdrawn)
 	t.Withdrawn = withdrawn != 0
@@ -176,7 +177,7 @@ func readHostNotification(ctx context.Context, r sql.Reader, id services.Sortabl
 }
 
 // SentNotification reads a host notification. The error is NOT_FOUND if there is none.
-func (s *Service) SentNotification(ctx context.Context, id services.SortableID) (SentNotification, error) {
+func (s *Service) SentNotification(ctx context.Context, id services.HostNotificationID) (SentNotification, error) {
 	t, found, err := readHostNotification(ctx, s.db, id)
 	if err == nil && !found {
 		err = services.Errorf(services.NotFound, "hostNotificationId: there is no %s", hostNotificationObject(id).GlobalID())

@@ -31,7 +31,7 @@ func likeCommands(author services.UserID, liked []services.PostID, first, count 
 			if _, err := posts.InsertLike(ctx, tx, post, liker, tx.Now); err != nil {
 				return nil, err
 			}
-			job, err := NotifyJob(Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})
+			job, err := NotifyJob(Cause{Recipient: author, Category: services.CategoryLike, Subject: services.SortableID(post), Actor: liker})
 			if err != nil {
 				return nil, err
 			}

@@ -68,7 +68,7 @@ func writeLikes(w *fanouttest.World, post services.PostID, author services.UserI
 			if _, err := posts.InsertLike(ctx, tx, post, liker, tx.Now); err != nil {
 				return err
 			}
-			job, err := NotifyJob(Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})
+			job, err := NotifyJob(Cause{Recipient: author, Category: services.CategoryLike, Subject: services.SortableID(post), Actor: liker})
 			if err != nil {
 				return err
 			}

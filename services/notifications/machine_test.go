@@ -119,7 +119,7 @@ func (p *recipientHistory) writeFact(c Cause, change func(ctx context.Context, t
 // toggleLike makes a user like a post, or ends the like.
 func (p *recipientHistory) toggleLike() {
 	post := rapid.SampledFrom(p.posts).Draw(p.t, "post")
-	c := Cause{Recipient: p.recipient, Category: services.CategoryLike, Subject: post, Actor: p.drawOtherUser()}
+	c := Cause{Recipient: p.recipient, Category: services.CategoryLike, Subject: services.SortableID(post), Actor: p.drawOtherUser()}
 	p.writeFact(c, func(ctx context.Context, tx *sql.Tx) (err error) {
 		if p.existingCauses[c] {
 			_, err = posts.DeleteLike(ctx, tx, post, c.Actor)
@@ -138,7 +138,7 @@ func (p *recipientHistory) toggleFollow() {
 		if p.existingCauses[c] {
 			_, err = people.DeleteFollow(ctx, tx, c.Actor, p.recipient)
 		} else {
-			_, err = people.InsertFollow(ctx, tx, services.FollowEdge{Follower: c.Actor, Followee: p.recipient, PostsCountAfter: p.IDs.Next()})
+			_, err = people.InsertFollow(ctx, tx, services.FollowEdge{Follower: c.Actor, Followee: p.recipient, PostsCountAfter: services.PostID(p.IDs.Next())})
 		}
 		return err
 	})
@@ -207,8 +207,8 @@ func (p *recipientHistory) isHidden(c Cause) bool {
 
 // publishMention makes a user publish a post that mentions this user.
 func (p *recipientHistory) publishMention() {
-	id := p.IDs.Next()
-	c := Cause{Recipient: p.recipient, Category: services.CategoryMention, Subject: id, Actor: p.drawOtherUser()}
+	id := services.PostID(p.IDs.Next())
+	c := Cause{Recipient: p.recipient, Category: services.CategoryMention, Subject: services.SortableID(id), Actor: p.drawOtherUser()}
 	p.writeFact(c, func(ctx context.Context, tx *sql.Tx) error {
 		if err := posts.Insert(ctx, tx, services.Post{ID: id, Author: c.Actor, Kind: services.PostKindPost, OffFeed: true, Body: "b"}); err != nil {
 			return err
@@ -223,7 +223,7 @@ func (p *recipientHistory) deleteMention() {
 	for _, c := range slices.SortedFunc(maps.Keys(p.existingCauses), func(a, b Cause) int { return int(int64(a.Subject) - int64(b.Subject)) }) {
 		if c.Category == services.CategoryMention && p.existingCauses[c] {
 			p.writeFact(c, func(ctx context.Context, tx *sql.Tx) error {
-				_, _, err := posts.Delete(ctx, tx, c.Subject)
+				_, _, err := posts.Delete(ctx, tx, services.PostID(c.Subject))
 				return err
 			})
 			p.existingCauses[c] = false
@@ -253,7 +253,7 @@ func (p *recipientHistory) makeRandomMark() {
 	case verb == 0:
 		cmd, err = p.service.MarkSeen(p.recipient, nil, 0)
 	case verb == 1 && len(all) > 0:
-		cmd, err = p.service.MarkRead(p.recipient, ReadSelection{UpToPositions: []services.PostID{rapid.SampledFrom(all).Draw(p.t, "row").NewestPosition}})
+		cmd, err = p.service.MarkRead(p.recipient, ReadSelection{UpToPositions: []services.NotificationID{rapid.SampledFrom(all).Draw(p.t, "row").NewestPosition}})
 	case verb == 2:
 		cmd, err = p.service.MarkAllRead(p.recipient, 0, "")
 	case verb == 3:

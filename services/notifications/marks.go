@@ -31,7 +31,7 @@ func (s *Service) newMarkCommand(name string, user services.UserID, write func(c
 // MarkSeen is the command for an opened panel: notifications of the categories up to a position no longer count, and stay unread.
 // nil means all categories; upTo 0 means everything until now. The error is INVALID if the position is beyond the newest, and
 // NOT_FOUND if it is of another user's list.
-func (s *Service) MarkSeen(user services.UserID, categories []services.Category, upTo services.SortableID) (*jobs.Command, error) {
+func (s *Service) MarkSeen(user services.UserID, categories []services.Category, upTo services.NotificationID) (*jobs.Command, error) {
 	categories, err := s.checkCategories("categories", categories)
 	if err != nil {
 		return nil, err
@@ -46,12 +46,12 @@ func (s *Service) MarkSeen(user services.UserID, categories []services.Category,
 // now). If IDs and UpToPositions are nil, none were given; a list that was given and is empty is refused. MarkRead checks the
 // combination.
 type ReadSelection struct {
-	IDs           []services.SortableID // of notifications: each one's causes until now
-	UpToPositions []services.SortableID // positions of notifications: each one's causes up to there
-	Categories    []services.Category   // nil: all
-	UpTo          services.SortableID   // a position; 0: until now
-	All           bool                  // alone: everything until now
-	ReadToken     string                // the readToken of the list that was shown; "" for none
+	IDs           []services.NotificationID // of notifications: each one's causes until now
+	UpToPositions []services.NotificationID // positions of notifications: each one's causes up to there
+	Categories    []services.Category       // nil: all
+	UpTo          services.NotificationID   // a position; 0: until now
+	All           bool                      // alone: everything until now
+	ReadToken     string                    // the readToken of the list that was shown; "" for none
 }
 
 // maxMarkedNotifications bounds the notifications that one mark names: a page of a list, many times over.
@@ -90,7 +90,7 @@ func (s *Service) MarkRead(user services.UserID, read ReadSelection) (*jobs.Comm
 
 // MarkUnread is the command that marks a notification unread again. The error is NOT_FOUND if it is not of this user's list. The
 // notification counts again only if it is beyond the seen position: see markUnread.
-func (s *Service) MarkUnread(user services.UserID, id services.SortableID) *jobs.Command {
+func (s *Service) MarkUnread(user services.UserID, id services.NotificationID) *jobs.Command {
 	return s.newMarkCommand("markNotificationUnread", user, func(ctx context.Context, tx *sql.Tx) ([]categoryState, []string, error) {
 		states, err := markUnread(ctx, tx, user, s.Memory.allCategories(), id)
 		return states, nil, err
@@ -99,7 +99,7 @@ func (s *Service) MarkUnread(user services.UserID, id services.SortableID) *jobs
 
 // MarkAllRead is the command that marks everything read up to a position; 0 means until now. It can be undone until UndoDeadline.
 // That time is stored as the command's ID, so that a repetition under one idempotency key gets the same answer.
-func (s *Service) MarkAllRead(user services.UserID, upTo services.SortableID, token string) (*jobs.Command, error) {
+func (s *Service) MarkAllRead(user services.UserID, upTo services.NotificationID, token string) (*jobs.Command, error) {
 	gen, err := services.ParseReadToken(token)
 	if err != nil {
 		return nil, err

@@ -154,7 +154,7 @@ func (s *Service) Page(ctx context.Context, user services.UserID, query PageQuer
 // NotificationsAt reads the notifications of a user that contain some positions, keyed by position, with the causes that joined
 // since. A position in another user's list, or in a notification without a remaining cause, is absent. An ID is the first cause's
 // position.
-func (s *Service) NotificationsAt(ctx context.Context, user services.UserID, positions []services.SortableID) (map[services.SortableID]Notification, error) {
+func (s *Service) NotificationsAt(ctx context.Context, user services.UserID, positions []services.NotificationID) (map[services.NotificationID]Notification, error) {
 	if len(positions) == 0 {
 		return nil, nil
 	}

@@ -61,7 +61,7 @@ func eachNode(t *testing.T, test func(t *testing.T, n node)) {
 }
 
 // markSeen returns the command that marks notifications seen. The mark must be valid.
-func (n node) markSeen(user services.UserID, categories []services.Category, upTo services.PostID) *jobs.Command {
+func (n node) markSeen(user services.UserID, categories []services.Category, upTo services.NotificationID) *jobs.Command {
 	n.TB.Helper()
 	cmd, err := n.service.MarkSeen(user, categories, upTo)
 	n.Must(err)
@@ -98,7 +98,7 @@ func (n node) newLikeCommand(user services.UserID, id services.PostID, change fu
 		if changed, err := change(ctx, tx); err != nil || !changed {
 			return nil, cmp.Or(err, jobs.ErrUnchanged)
 		}
-		job, err := NotifyJob(Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: id, Actor: user})
+		job, err := NotifyJob(Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: services.SortableID(id), Actor: user})
 		if err != nil {
 			return nil, err
 		}
@@ -223,7 +223,7 @@ func TestALikeOfADeletedPostDoesNotCount(t *testing.T) {
 			if _, _, err := posts.Delete(ctx, tx, post); err != nil {
 				return err
 			}
-			job, err := NotifyJob(Cause{Recipient: author, Category: services.CategoryLike, Subject: post})
+			job, err := NotifyJob(Cause{Recipient: author, Category: services.CategoryLike, Subject: services.SortableID(post)})
 			if err != nil {
 				return err
 			}
@@ -239,13 +239,13 @@ func TestSeenUpToAPosition(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.MakeUsers(2)
 		author, liker := users[0], users[1]
-		var positions []services.PostID
+		var positions []services.NotificationID
 		for range 3 {
 			n.commitAndRunJobs(n.like(liker, n.Post(author)))
 			positions = append(positions, n.Document(author).Notifications[0].Newest)
 		}
 		for _, look := range []struct {
-			upTo services.PostID
+			upTo services.NotificationID
 			left int
 		}{{positions[0], 2}, {positions[1], 1}, {positions[0], 1}, {0, 0}, {positions[1], 0}} {
 			n.commitAndRunJobs(n.markSeen(author, []services.Category{services.CategoryLike}, look.upTo))
@@ -294,7 +294,7 @@ func TestMarksWithoutNotificationsAndOfOneCategoryTwice(t *testing.T) {
 func TestAnEmptyListOfNotificationsIsRefused(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		user := n.MakeUsers(1)[0]
-		none := []services.PostID{}
+		none := []services.NotificationID{}
 		for name, read := range map[string]ReadSelection{
 			"alone": {IDs: none}, "beside all": {IDs: none, All: true}, "beside categories": {IDs: none, Categories: services.Categories},
 			"beside a position": {IDs: none, UpTo: 1}, "as it was shown": {UpToPositions: none},
@@ -304,7 +304,7 @@ func TestAnEmptyListOfNotificationsIsRefused(t *testing.T) {
 			}
 		}
 		for name, read := range map[string]ReadSelection{
-			"one as it was shown": {IDs: none, UpToPositions: []services.PostID{1}}, "all": {All: true}, "categories": {Categories: services.Categories},
+			"one as it was shown": {IDs: none, UpToPositions: []services.NotificationID{1}}, "all": {All: true}, "categories": {Categories: services.Categories},
 		} {
 			if _, err := n.service.MarkRead(user, read); err != nil {
 				t.Errorf("%s: %v", name, err)

@@ -15,7 +15,7 @@ import (
 // subjects are the posts that notifications are about, in their order.
 func subjects(list []Notification) (posts []services.PostID) {
 	for _, n := range list {
-		posts = append(posts, n.Subject)
+		posts = append(posts, services.PostID(n.Subject))
 	}
 	return posts
 }
@@ -120,7 +120,7 @@ func TestAMarkCoversOnlyTheListThatWasRead(t *testing.T) {
 				mark(n, author, shown[0])
 				n.wantUnseen(author, "marked what was shown before it came", 1)
 				list := n.readAllPages(author, 10)
-				if list[0].Seen != true || list[2].Subject != posts[0] || list[2].Seen {
+				if list[0].Seen != true || list[2].Subject != services.SortableID(posts[0]) || list[2].Seen {
 					t.Fatalf("the list is %+v", list)
 				}
 				mark(n, author, list[0])
@@ -153,7 +153,7 @@ func TestTheOrderOfAListDoesNotDependOnArrival(t *testing.T) {
 			})
 			for _, i := range order {
 				n.Write(func(ctx context.Context, tx *sql.Tx) error {
-					_, err := applyCauses(ctx, tx, []Cause{{Recipient: author, Category: services.CategoryLike, Subject: liked[i], Actor: likers[i%2]}})
+					_, err := applyCauses(ctx, tx, []Cause{{Recipient: author, Category: services.CategoryLike, Subject: services.SortableID(liked[i]), Actor: likers[i%2]}})
 					return err
 				})
 			}

@@ -143,7 +143,7 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 
 // Explain lists the unseen notifications of each category that counts. Each item says which call clears it.
 func (s Source) Explain(ctx context.Context, of source.ExplainRequest) ([]services.Explanation, error) {
-	return s.explain(ctx, of, of.MaxItems(), func(services.Category) services.SortableID { return 0 })
+	return s.explain(ctx, of, of.MaxItems(), func(services.Category) services.NotificationID { return 0 })
 }
 
 // maxNewestSearched is the number of unseen notifications of a category among which Newest looks for one that the badges count.
@@ -154,7 +154,7 @@ const maxNewestSearched = 4
 // keep this number.
 func (s Source) Newest(ctx context.Context, of source.ExplainRequest) (list []services.Explanation, known bool, err error) {
 	shown := &of.Badges.Notifications
-	list, err = s.explain(ctx, of, maxNewestSearched, func(category services.Category) services.SortableID {
+	list, err = s.explain(ctx, of, maxNewestSearched, func(category services.Category) services.NotificationID {
 		if position := shown.Positions.Of(category); position != nil {
 			return *position
 		}
@@ -169,7 +169,7 @@ func (s Source) Newest(ctx context.Context, of source.ExplainRequest) (list []se
 // explain lists the unseen notifications of each category that counts, up to a position and at most limit of each. It reads limit
 // of each before it leaves out those after the position. Position 0, of badges that know no notification of the category, leaves
 // out none.
-func (s Source) explain(ctx context.Context, of source.ExplainRequest, limit int, upTo func(category services.Category) services.SortableID) (list []services.Explanation, err error) {
+func (s Source) explain(ctx context.Context, of source.ExplainRequest, limit int, upTo func(category services.Category) services.NotificationID) (list []services.Explanation, err error) {
 	preferences, err := preferencesOf(ctx, s.db, of.User)
 	if err != nil {
 		return nil, err
@@ -208,7 +208,7 @@ func (s Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 		return err
 	}
 	// A position begins with its time, so the positions of causes since then are at least the first ID of that moment.
-	first, all := services.SortableIDAt(since), preferences.countingCategories(s.memory.allCategories())
+	first, all := services.NotificationID(services.SortableIDAt(since)), preferences.countingCategories(s.memory.allCategories())
 	page, err := readPage(ctx, s.db, listQuery{
 		user: user, categories: all, limit: source.MaxExplainedItems, limitPerCategory: true, withoutActors: true, expiry: s.expiry.withHostCategories(s.memory.Current()),
 	})

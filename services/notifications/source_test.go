@@ -61,7 +61,7 @@ func TestNewestNotificationsAreThoseThatTheBadgesCount(t *testing.T) {
 		want("badges before the second like", first, 1)
 		// Another category's newest notification says nothing of the likes that are counted.
 		ahead := *first
-		ahead.Notifications.Newest = services.MaxPostID
+		ahead.Notifications.Newest = services.NotificationID(services.MaxSortableID)
 		want("badges before the second like, and after a later follow", &ahead, 1)
 		want("the second like", second, 2)
 		for _, post := range posts[2:] {

@@ -13,9 +13,9 @@ import (
 // Notification is one entry of a user's list: the actions of some users on one subject within one half day. It is stored as a
 // group and its causes.
 type Notification struct {
-	ID             services.SortableID // position of the first cause that it ever had; it stays when causes join or leave
-	NewestPosition services.SortableID // position of the cause that arrived last: a mark of the shown notification reaches up to here
-	MarkAllUpTo    services.SortableID // only on the first of a list: where a mark of the whole list ends, if after NewestPosition; else 0
+	ID             services.NotificationID // position of the first cause that it ever had; it stays when causes join or leave
+	NewestPosition services.NotificationID // position of the cause that arrived last: a mark of the shown notification reaches up to here
+	MarkAllUpTo    services.NotificationID // only on the first of a list: where a mark of the whole list ends, if after NewestPosition; else 0
 	Category       services.Category
 	Subject        services.SortableID // the post; REMINDER: the show; FOLLOW: 0; host categories: host notification or a group key's hash
 	At             time.Time           // when the newest of its causes happened

@@ -197,7 +197,7 @@ func (l *documentLayout) refreshKept(kept *keptDocument, texts []string) Documen
 // readExpiryFields reads the unversioned fields of the sources whose items leave the counts by age.
 func (l *documentLayout) readExpiryFields(p *documentParser, d *Document) {
 	if l.expiry.Expires(services.SourceHomeFeed) {
-		d.FeedExpiredUpTo = p.position(p.next())
+		d.FeedExpiredUpTo = p.postPosition(p.next())
 	}
 	if l.expiry.Expires(services.SourceConversations) {
 		d.Conversations.NextExpiryDay = int64(p.number())

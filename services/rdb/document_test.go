@@ -14,7 +14,7 @@ import (
 )
 
 // pulledAuthors are authors for tests. Among their IDs are one with a zero byte and the greatest ones.
-var pulledAuthors = []services.FollowedAuthor{{Author: 300, ItemsCountAfter: 7}, {Author: math.MaxUint32, ItemsCountAfter: services.MaxPostID}, {Author: 5}}
+var pulledAuthors = []services.FollowedAuthor{{Author: 300, ItemsCountAfter: 7}, {Author: math.MaxUint32, ItemsCountAfter: services.MaxSortableID}, {Author: 5}}
 
 // validDocumentValues are Redis' answers for a valid document: the values of defaultDocumentLayout's fields, in their order.
 func validDocumentValues() []any {
@@ -147,7 +147,7 @@ func FuzzParseCounts(f *testing.F) {
 func TestEveryValueOfADocumentStaysShort(t *testing.T) {
 	// By Redis' default setting, one value above 64 bytes makes a document several times as large. A user would need 10,000 new groups
 	// of notifications in one day for that.
-	counts := services.CategoryCounts{Category: services.CategoryLike, Version: 9_999_999_999, Newest: services.MaxPostID, OlderUnseen: 99_999, NewestDay: 99_999,
+	counts := services.CategoryCounts{Category: services.CategoryLike, Version: 9_999_999_999, Newest: services.NotificationID(services.MaxSortableID), OlderUnseen: 99_999, NewestDay: 99_999,
 		CountByDay: [8]int{9999, 9999, 9999, 9999, 9999, 9999, 9999, 9999}}
 	eachRedis(t, func(v feedTest) {
 		v.buildFromFacts(FeedFacts{Entries: makeEntries(services.MaxPostID-400, services.MaxPostID, countedEntry), NewestTrimmed: services.MaxPostID - 401, NewestTrimmedCounted: services.MaxPostID - 401})

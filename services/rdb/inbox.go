@@ -224,7 +224,7 @@ func parseInboxState(fields, first []string, epoch string) (page InboxPage) {
 	}
 	pulled, seen := fields[2], fields[3]
 	p := &documentParser{failed: pulled == redis.AbsentField || seen == redis.AbsentField}
-	page.PulledAuthors, page.SeenUpTo, page.NewestTrimmed = p.unpackAuthors(PulledAuthorsField, pulled), p.position(seen), p.position(floor)
+	page.PulledAuthors, page.SeenUpTo, page.NewestTrimmed = p.unpackAuthors(PulledAuthorsField, pulled), p.postPosition(seen), p.postPosition(floor)
 	// A day that is absent or unreadable becomes day 0, so that the user is treated as one who returns.
 	page.LastActiveDay, _ = strconv.ParseInt(fields[4], 10, 64)
 	page.Ready, page.OlderPostsCut = !p.failed, page.NewestTrimmed > 0

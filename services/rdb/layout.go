@@ -165,19 +165,19 @@ func (p *documentParser) parseSigned(text string) int64 {
 	return n
 }
 
-// position parses a position: an ID like that of a post, or the "0" that stands for the position before all others.
-func (p *documentParser) position(text string) services.PostID {
-	id, err := parsePosition(text)
+// position parses a position: a sortable ID, or the "0" that stands for the position before all others.
+func (p *documentParser) position(text string) services.SortableID {
+	if text == initialValue {
+		return 0
+	}
+	id, err := services.ParseSortableID(text)
 	p.failed = p.failed || err != nil
 	return id
 }
 
-// parsePosition reads a position, or the "0" that stands for the position before all others.
-func parsePosition(text string) (services.PostID, error) {
-	if text == initialValue {
-		return 0, nil
-	}
-	return services.ParseSortableID(text)
+// postPosition parses a position in the home feed, as position does.
+func (p *documentParser) postPosition(text string) services.PostID {
+	return services.PostID(p.position(text))
 }
 
 // splitField splits a versioned field into exactly as many parts as into has; a field with the initial value has "0" in each.
@@ -234,7 +234,7 @@ func (l *documentLayout) parseTexts(texts []string, epoch string) Document {
 	}
 	p := &documentParser{texts: texts[2:fixed]}
 	d := Document{Ready: true, Categories: l.hostCategories}
-	d.Version, d.LastActiveDay, d.FeedSeenUpTo = p.number(), int64(p.number()), p.position(p.next())
+	d.Version, d.LastActiveDay, d.FeedSeenUpTo = p.number(), int64(p.number()), p.postPosition(p.next())
 	// The "+" is a suffix, so that a script can compare the whole field with a recount as text.
 	count, more := strings.CutSuffix(p.next(), "+")
 	d.FeedCount, d.FeedCountAtLeast = int(p.numberOf(count)), more
@@ -301,7 +301,7 @@ func (p *documentParser) category(name services.Category) (counts services.Categ
 	p.numberOf(version)
 	counts.Category = name
 	if newest != initialValue {
-		counts.Newest = p.position(newest)
+		counts.Newest = services.NotificationID(p.position(newest))
 	}
 	return counts
 }

@@ -13,7 +13,7 @@ import (
 
 // newLikeCounts are counts of the category of likes. The version is also the count of the day, and the newest position.
 func newLikeCounts(version uint64) services.CategoryCounts {
-	return services.CategoryCounts{Category: services.CategoryLike, Version: version, Newest: services.PostID(version), NewestDay: 20_000, CountByDay: [8]int{int(version)}}
+	return services.CategoryCounts{Category: services.CategoryLike, Version: version, Newest: services.NotificationID(version), NewestDay: 20_000, CountByDay: [8]int{int(version)}}
 }
 
 // NotificationCounts are the absolute counts of one user, for some or all categories.

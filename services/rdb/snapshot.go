@@ -131,7 +131,7 @@ func (s *UserSnapshot) parseInbox(members []string) bool {
 	if !ok || err != nil {
 		return false
 	}
-	s.NewestTrimmed = floor
+	s.NewestTrimmed = services.PostID(floor)
 	s.Entries, s.StrayMembers = ParseListEntries(members, parseEntry)
 	return true
 }
@@ -198,13 +198,10 @@ func parseMembership(text string) (state services.Membership, ok bool) {
 // parseScriptFields parses the fields that nothing but the scripts and ReadUserSnapshots reads, and reports whether all of them are
 // there and valid.
 func (s *UserSnapshot) parseScriptFields() bool {
-	var errs [3]error
-	var removed int64
-	s.NewestUncounted, errs[0] = parsePosition(s.Fields["fq"])
-	s.NewestTrimmedCounted, errs[1] = parsePosition(s.Fields["ft"])
-	removed, errs[2] = strconv.ParseInt(s.Fields["rm"], 10, 64)
-	s.LastInboxRemovalAt = time.UnixMicro(removed)
-	return errs[0] == nil && errs[1] == nil && errs[2] == nil
+	var p documentParser
+	s.NewestUncounted, s.NewestTrimmedCounted = p.postPosition(s.Fields["fq"]), p.postPosition(s.Fields["ft"])
+	s.LastInboxRemovalAt = time.UnixMicro(p.parseSigned(s.Fields["rm"]))
+	return !p.failed
 }
 
 // VersionedFieldNames returns the names of the versioned fields that every document has, or may lack until their first version.

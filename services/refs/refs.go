@@ -213,7 +213,7 @@ func Labels(ctx context.Context, r sql.Reader, objects []services.Object) (map[s
 
 // DeleteLabels deletes the labels of objects that are gone for good: their refs are free again. Objects that are only marked as
 // deleted keep their labels.
-func DeleteLabels(ctx context.Context, tx *sql.Tx, kind string, objects []services.SortableID) error {
+func DeleteLabels[ID ~uint64](ctx context.Context, tx *sql.Tx, kind string, objects []ID) error {
 	_, err := tx.Run(ctx, deleteLabels, kind, objects)
 	return err
 }

@@ -265,6 +265,8 @@ func (d dialect) bindOne(arg any) any {
 	// The common types come first, because the cases are tried in order, for each argument of each statement.
 	case services.UserID:
 		return int64(value)
+	case services.NotificationID:
+		return int64(value)
 	case services.SortableID:
 		return int64(value)
 	case services.ConversationID:
@@ -276,6 +278,8 @@ func (d dialect) bindOne(arg any) any {
 	case []services.UserID:
 		return bindNumbers(d, value)
 	case []services.SortableID:
+		return bindNumbers(d, value)
+	case []services.NotificationID:
 		return bindNumbers(d, value)
 	case []services.ConversationID:
 		return bindNumbers(d, value)

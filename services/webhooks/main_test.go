@@ -32,7 +32,7 @@ type testWorld struct {
 	// comments is the count of the category COMMENT, by user. It is a second part of the same source.
 	comments           map[services.UserID]int
 	newestComment      map[services.UserID]services.Item // the newest item of COMMENT, by user
-	newestNotification services.PostID                   // the position of everybody's newest notification
+	newestNotification services.NotificationID           // the position of everybody's newest notification
 
 	stream   *stream.Service
 	receiver *receiver

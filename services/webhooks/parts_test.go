@@ -90,7 +90,7 @@ func TestAnAlertArrivesThoughTheCountIsUnchanged(t *testing.T) {
 			deliverers[name] = delivererOf(s, name)
 		}
 		w.changeComments(1, time.Now(), ann[0])
-		for i, newest := range []services.PostID{1, 2} {
+		for i, newest := range []services.NotificationID{1, 2} {
 			w.mu.Lock()
 			w.newestNotification = newest
 			w.mu.Unlock()

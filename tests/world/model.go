@@ -37,7 +37,7 @@ func (w *ReferenceModel) QueueExtraJobs(t *rapid.T) {
 			queued = append(queued, fanout.RemovePostJob(id))
 		}
 		for liker := range w.firstLikeTimes[post.ID] {
-			cause := notifications.Cause{Recipient: w.userID(post.author), Category: services.CategoryLike, Subject: id, Actor: w.userID(liker)}
+			cause := notifications.Cause{Recipient: w.userID(post.author), Category: services.CategoryLike, Subject: services.SortableID(id), Actor: w.userID(liker)}
 			job, err := notifications.NotifyJob(cause)
 			if err != nil {
 				t.Fatal(err)

@@ -69,7 +69,7 @@ func Like(w *fanouttest.World, post services.PostID, author, liker services.User
 		if _, err := posts.InsertLike(ctx, tx, post, liker, tx.Now); err != nil {
 			return err
 		}
-		job, err := notifications.NotifyJob(notifications.Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})
+		job, err := notifications.NotifyJob(notifications.Cause{Recipient: author, Category: services.CategoryLike, Subject: services.SortableID(post), Actor: liker})
 		if err != nil {
 			return err
 		}
