@@ -153,7 +153,7 @@ func mergeOutboxes(ctx context.Context, client *redis.Client) (posts []services.
 		if err != nil {
 			return nil, err
 		}
-		posts = append(posts, post)
+		posts = append(posts, services.PostID(post))
 	}
 	return posts, nil
 }

@@ -23,7 +23,7 @@ func drawMoment(t *rapid.T, name string) time.Time {
 // drawBoard draws a page of a live board, with everything that a field of it can show.
 func drawBoard(t *rapid.T) shownBoard {
 	board := shownBoard{relations: drawRelations(t), labels: map[services.Object]services.Label{}, hasReminder: map[services.ShowID]bool{}, readAt: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "now"))}
-	board.Session = live.Session{Version: rapid.Uint64Max(1<<40).Draw(t, "version"), CreationID: drawPostID(t, "made"), Viewer: services.UserID(rapid.Uint32().Draw(t, "viewer"))}
+	board.Session = live.Session{Version: rapid.Uint64Max(1<<40).Draw(t, "version"), CreationID: services.SortableID(drawPostID(t, "made")), Viewer: services.UserID(rapid.Uint32().Draw(t, "viewer"))}
 	for range rapid.IntRange(0, 4).Draw(t, "shows") {
 		show := live.Show{
 			ID: services.ShowID(drawPostID(t, "id")), Title: drawText(t, "title"), Status: rapid.SampledFrom(live.ShowStatuses).Draw(t, "status"),

@@ -83,7 +83,7 @@ type operationCall struct {
 	// happenedAt is the time that the event names; nil: none, and it happens now. If the time is past, happenedAtID is an ID of that
 	// time. If it is not past, arrivedAtID is an ID of the time at which the event arrived. An ID that is not set is 0.
 	happenedAt                *time.Time
-	happenedAtID, arrivedAtID services.PostID
+	happenedAtID, arrivedAtID services.SortableID
 
 	// The subject of the command: its global ID, as the input names it, "" for none. subjectUser or subjectConversation is its
 	// parsed ID, if it has the type.

@@ -102,6 +102,11 @@ func (e SourceExpiry) ExpiredUpTo(source Source, today int64) SortableID {
 	return max(1, SortableIDAt(e.CountedSince(source, today))) - 1
 }
 
+// ExpiredPostsUpTo is ExpiredUpTo of the home feed, whose positions are posts.
+func (e SourceExpiry) ExpiredPostsUpTo(today int64) PostID {
+	return PostID(e.ExpiredUpTo(SourceHomeFeed, today))
+}
+
 // SkipExpiredAnnouncements returns a reader's state, with the position moved forward so that announcements that are too old count
 // as read.
 func (e SourceExpiry) SkipExpiredAnnouncements(state AnnouncementState, today int64) AnnouncementState {

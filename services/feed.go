@@ -74,8 +74,8 @@ type FeedEntry struct {
 // list of more than 32 KB, which 2,000 hosts would then have, from the heap itself.
 type FollowedAuthor struct {
 	Author          UserID
-	CountsNothing   bool   // set for hosts only
-	ItemsCountAfter PostID // only newer items count
+	CountsNothing   bool       // set for hosts only
+	ItemsCountAfter SortableID // only newer items count: posts with a greater ID, shows that went live later
 }
 
 // PulledCount is how many unseen posts of pulled authors a reader has, as the node knows at rendering.

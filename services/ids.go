@@ -14,13 +14,12 @@ type UserID uint32
 
 // SortableID is a 63-bit ID that is also a moment: 42 bits of milliseconds since 1970, then 11 bits of sequence and 10 bits of
 // node. A greater ID is newer, and IDClock makes no two that are equal. Kinds of objects have types of their own over it, such as
-// ShowID. As a SortableID itself, it stands for a moment ("followed since"), for a position in a view or for an object of any kind.
+// PostID. As a SortableID itself, it stands for a moment ("followed since"), for a position in a view or for an object of any kind.
 // 0 is before every ID.
 type SortableID uint64
 
-// PostID is the ID of a post, and its position in lists: a post with a greater ID is newer. 0 is before every post. It is the same type as
-// SortableID.
-type PostID = SortableID
+// PostID is the ID of a post, and its position in lists: a post with a greater ID is newer. 0 is before every post.
+type PostID SortableID
 
 // NotificationID is a position in a user's notifications. Each cause of a notification has one, and the position of the first cause
 // is the notification's ID. 0 is before every position.
@@ -78,6 +77,9 @@ func (id SortableID) String() string {
 }
 
 // String prints the id as SortableID does.
+func (id PostID) String() string { return SortableID(id).String() }
+
+// String prints the id as SortableID does.
 func (id NotificationID) String() string { return SortableID(id).String() }
 
 // String prints the id as SortableID does.
@@ -88,6 +90,9 @@ func (id ShowID) String() string { return SortableID(id).String() }
 
 // String prints the id as SortableID does.
 func (id AnnouncementID) String() string { return SortableID(id).String() }
+
+// Time is when the post was published, to the millisecond, in UTC.
+func (id PostID) Time() time.Time { return SortableID(id).Time() }
 
 // Time is when the show was scheduled, to the millisecond, in UTC.
 func (id ShowID) Time() time.Time { return SortableID(id).Time() }

@@ -41,7 +41,7 @@ type FollowEdge struct {
 
 // AsPulledAuthor returns the follow of an author whose posts are pulled, as an entry of the follower's document.
 func (e FollowEdge) AsPulledAuthor() FollowedAuthor {
-	return FollowedAuthor{Author: e.Followee, ItemsCountAfter: e.PostsCountAfter}
+	return FollowedAuthor{Author: e.Followee, ItemsCountAfter: SortableID(e.PostsCountAfter)}
 }
 
 // AsFollowedHost returns the follow of a host of shows, as an entry of the follower's document.

@@ -20,7 +20,7 @@ func (o Object) GlobalID() string {
 	if o.Type == ConversationType {
 		return ConversationID(o.Number).GlobalID()
 	}
-	return GlobalID(o.Type, PostID(o.Number).String())
+	return GlobalID(o.Type, SortableID(o.Number).String())
 }
 
 // ParseObject parses the ID of an object whose type is in RefTypes. field names the argument in the error, which is INVALID.

@@ -49,7 +49,7 @@ func (k testService) insertUsersReturningErrors(ctx context.Context, errs ...err
 // list returns every act, the newest first.
 func (k testService) list() []Act {
 	k.T.Helper()
-	list, err := k.List(k.Ctx, services.MaxPostID, 1000)
+	list, err := k.List(k.Ctx, services.MaxSortableID, 1000)
 	if err != nil {
 		k.T.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func TestPagesOfActsHaveNoGapOrOverlap(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, before := "", services.MaxPostID
+		got, before := "", services.MaxSortableID
 		for range 3 {
 			page, err := k.List(k.Ctx, before, 2)
 			if err != nil {

@@ -51,7 +51,7 @@ func (f *actingPeople) mutateAtRandom(ctx context.Context, tx *sql.Tx) error {
 	post, some := f.randomPost()
 	switch action := f.random.IntN(10); {
 	case action < 3 || !some:
-		post := services.Post{ID: f.node.IDs.Next(), Author: user, Kind: services.PostKindPost, Body: "body"}
+		post := services.Post{ID: services.PostID(f.node.IDs.Next()), Author: user, Kind: services.PostKindPost, Body: "body"}
 		f.mu.Lock()
 		f.posts = append(f.posts, post)
 		f.mu.Unlock()
@@ -60,7 +60,7 @@ func (f *actingPeople) mutateAtRandom(ctx context.Context, tx *sql.Tx) error {
 		if created, err := posts.InsertLike(ctx, tx, post.ID, user, tx.Now); err != nil || !created {
 			return err
 		}
-		job, err := notifications.NotifyJob(notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: post.ID, Actor: user})
+		job, err := notifications.NotifyJob(notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: services.SortableID(post.ID), Actor: user})
 		return errors.Join(err, jobs.Enqueue(ctx, tx, job))
 	case action == 6:
 		if _, err := positions.Advance(ctx, tx, user, positions.HomeFeedView, "", post.ID); err != nil {
@@ -80,7 +80,7 @@ func (f *actingPeople) mutateAtRandom(ctx context.Context, tx *sql.Tx) error {
 		}
 		return jobs.Enqueue(ctx, tx, fanout.FollowJob(user, other))
 	default:
-		if _, err := people.InsertFollow(ctx, tx, services.FollowEdge{Follower: user, Followee: other, PostsCountAfter: f.node.IDs.Next()}); err != nil {
+		if _, err := people.InsertFollow(ctx, tx, services.FollowEdge{Follower: user, Followee: other, PostsCountAfter: services.PostID(f.node.IDs.Next())}); err != nil {
 			return err
 		}
 		return jobs.Enqueue(ctx, tx, fanout.FollowJob(user, other))
@@ -95,7 +95,7 @@ func TestAuditDuringChangesReportsNoDrift(t *testing.T) {
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for range 500 {
 			if a, b := f.randomPerson(), f.randomPerson(); a != b {
-				if _, err := people.InsertFollow(ctx, tx, services.FollowEdge{Follower: a, Followee: b, PostsCountAfter: w.IDs.Next()}); err != nil {
+				if _, err := people.InsertFollow(ctx, tx, services.FollowEdge{Follower: a, Followee: b, PostsCountAfter: services.PostID(w.IDs.Next())}); err != nil {
 					return err
 				}
 				if err := jobs.Enqueue(ctx, tx, fanout.FollowJob(a, b)); err != nil {

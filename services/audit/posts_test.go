@@ -15,7 +15,7 @@ func TestWrongCountsOfAPostAreRepaired(t *testing.T) {
 	user, author := newUserWithFullDocument(w)
 	a := newAudit(w, auditLapTime)
 	post := w.Post(user)
-	comment := services.Post{ID: w.IDs.Next(), Author: author, Kind: services.PostKindComment, Parent: post, OffFeed: true, Body: "well"}
+	comment := services.Post{ID: services.PostID(w.IDs.Next()), Author: author, Kind: services.PostKindComment, Parent: post, OffFeed: true, Body: "well"}
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		if err := posts.Insert(ctx, tx, comment); err != nil {
 			return err

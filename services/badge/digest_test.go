@@ -57,7 +57,7 @@ func TestTheDigestListsItemsSinceTheLastVisit(t *testing.T) {
 		if len(digest.Authors) != 3 || digest.Authors[0] != users[1] || digest.Authors[1] != users[2] {
 			t.Errorf("the authors are %v of %v", digest.Authors, users)
 		}
-		n.markFeedSeen(reader, services.SortableIDAt(n.Clock.Now()))
+		n.markFeedSeen(reader, services.PostID(services.SortableIDAt(n.Clock.Now())))
 		if digest, err = n.Digest(t.Context(), reader, left); err != nil || digestCounts(digest)["HOME_FEED"] != 8 {
 			t.Errorf("seen meanwhile: %+v, %v", digest, err)
 		}

@@ -20,8 +20,8 @@ import (
 type sentItem struct {
 	sentAt                time.Time
 	seen                  bool
-	mentionsReader, isOwn bool            // of messages: it mentions the reader; it is the reader's own
-	itemID                services.PostID // the ID, for posts and site messages
+	mentionsReader, isOwn bool                // of messages: it mentions the reader; it is the reader's own
+	itemID                services.SortableID // the ID, for posts and site messages
 }
 
 // expiryModel is a reader with the sources whose items a setting can let expire, and the items that the reader was sent, in plain
@@ -127,7 +127,7 @@ func (m *expiryModel) arrivalSteps(random *rand.Rand) []func() {
 	room := random.IntN(2)
 	post := func(author services.UserID) {
 		id := m.Post(author)
-		m.feed = append(m.feed, sentItem{sentAt: id.Time(), itemID: id})
+		m.feed = append(m.feed, sentItem{sentAt: id.Time(), itemID: services.SortableID(id)})
 	}
 	return []func(){
 		func() { m.Clock.Advance(time.Duration(random.IntN(40)) * time.Hour) },
@@ -140,7 +140,7 @@ func (m *expiryModel) arrivalSteps(random *rand.Rand) []func() {
 		func() { post(m.hugeAuthor) },
 		func() {
 			id := m.sendSiteMessage(m.reader)
-			m.siteMessages = append(m.siteMessages, sentItem{sentAt: id.Time(), itemID: services.PostID(id)})
+			m.siteMessages = append(m.siteMessages, sentItem{sentAt: id.Time(), itemID: services.SortableID(id)})
 		},
 		func() {
 			id := m.announce(0)
@@ -172,7 +172,7 @@ func (m *expiryModel) markSteps(random *rand.Rand) []func() {
 		func() {
 			if len(m.feed) > 0 {
 				upTo := random.IntN(len(m.feed))
-				m.node.markFeedSeen(m.reader, m.feed[upTo].itemID)
+				m.node.markFeedSeen(m.reader, services.PostID(m.feed[upTo].itemID))
 				markAllSeen(m.feed[:upTo+1])
 			}
 		},

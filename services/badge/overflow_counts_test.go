@@ -49,7 +49,7 @@ func TestOwnPostsDoNotDisplaceOthersInTheCount(t *testing.T) {
 		n.Follow(other, reader)
 		n.RunAllJobs(n.World.Fanout)
 		ids := append(n.InsertPosts(author, 40), n.InsertPosts(other, 3)...)
-		late := n.IDs.Next()
+		late := services.PostID(n.IDs.Next())
 		n.InsertPosts(reader, services.FeedRetention+40)
 		n.Must(n.World.Projector.RefillInbox(t.Context(), reader))
 		n.RunAllJobs(n.World.Fanout)
@@ -69,7 +69,7 @@ func TestOwnPostsDoNotDisplaceOthersInTheCount(t *testing.T) {
 			{"a post that arrives late, beyond the list", func() { n.PublishPostWithID(author, late) }, 44},
 			{"a mark beyond the list", func() { n.markFeedSeen(reader, ids[10]) }, 34},
 			{"an unfollow", func() { n.Unfollow(other, reader) }, 31},
-			{"a mark of everything", func() { n.markFeedSeen(reader, services.SortableIDAt(n.Clock.Now().Add(time.Hour))) }, 0},
+			{"a mark of everything", func() { n.markFeedSeen(reader, services.PostID(services.SortableIDAt(n.Clock.Now().Add(time.Hour)))) }, 0},
 		} {
 			t.Log(step.what)
 			step.do()
@@ -178,7 +178,7 @@ func TestALatePostBelowTheInboxLeavesTheCount(t *testing.T) {
 				other := n.MakeUsers(1)[0]
 				n.Follow(other, reader)
 				n.runJobsAndReadLog()
-				late := n.IDs.Next()
+				late := services.PostID(n.IDs.Next())
 				// The reader's own posts are trimmed, and nothing below the inbox counts.
 				const count = services.FeedRetention + 5
 				n.InsertPosts(reader, 100)
@@ -306,7 +306,7 @@ func TestOwnPostsDoNotDisplaceOthersInTheDigest(t *testing.T) {
 	since := n.Clock.Now().Add(-time.Second)
 	n.InsertPosts(author, 43)
 	n.InsertPosts(reader, services.FeedRetention+40)
-	n.markFeedSeen(reader, services.SortableIDAt(n.Clock.Now().Add(time.Hour)))
+	n.markFeedSeen(reader, services.PostID(services.SortableIDAt(n.Clock.Now().Add(time.Hour))))
 	digest, err := n.Digest(t.Context(), reader, since)
 	n.Must(err)
 	for _, part := range digest.Parts {

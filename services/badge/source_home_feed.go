@@ -42,11 +42,11 @@ func (h homeFeed) AddCached(ctx context.Context, users []services.UserID, docume
 
 // Facts counts users' new posts, pushed and pulled, in SQL.
 func (h homeFeed) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {
-	seen, err := positions.OfUsers(ctx, h.service.store, users, positions.HomeFeedView)
+	seen, err := positions.OfUsers[services.PostID](ctx, h.service.store, users, positions.HomeFeedView)
 	if err != nil {
 		return err
 	}
-	limit, aged := h.service.settings.Caps.FeedCountLimit(), h.service.settings.Expiry.ExpiredUpTo(services.SourceHomeFeed, today)
+	limit, aged := h.service.settings.Caps.FeedCountLimit(), h.service.settings.Expiry.ExpiredPostsUpTo(today)
 	readers := make([]posts.FeedReader, len(users))
 	for i, user := range users {
 		readers[i] = posts.FeedReader{ID: user, SeenTo: max(seen[user], aged)}
@@ -64,7 +64,7 @@ func (h homeFeed) Facts(ctx context.Context, users []services.UserID, today int6
 
 // HoldsExpired reports whether a document may count posts that are too old: Redis has counted them as of an earlier day.
 func (h homeFeed) HoldsExpired(document *rdb.Document, today int64) bool {
-	return (document.FeedCount > 0 || document.FeedCountAtLeast) && document.FeedExpiredUpTo < h.service.settings.Expiry.ExpiredUpTo(services.SourceHomeFeed, today)
+	return (document.FeedCount > 0 || document.FeedCountAtLeast) && document.FeedExpiredUpTo < h.service.settings.Expiry.ExpiredPostsUpTo(today)
 }
 
 // RemoveExpired takes the posts that are too old out of the counts of users.
@@ -96,7 +96,7 @@ func (homeFeed) Render(v *source.View, badges *services.Badges) {
 
 // Explain lists the new posts behind the count, from SQL, the newest first.
 func (h homeFeed) Explain(ctx context.Context, of source.ExplainRequest) ([]services.Explanation, error) {
-	entries, err := posts.UnreadFeed(ctx, h.service.store, of.User, max(of.SeenPositions[positions.HomeFeedView], h.service.settings.Expiry.ExpiredUpTo(services.SourceHomeFeed, of.Today)), min(h.service.settings.Caps.FeedCountLimit(), of.MaxItems()))
+	entries, err := posts.UnreadFeed(ctx, h.service.store, of.User, max(services.PostID(of.SeenPositions[positions.HomeFeedView]), h.service.settings.Expiry.ExpiredPostsUpTo(of.Today)), min(h.service.settings.Caps.FeedCountLimit(), of.MaxItems()))
 	if err != nil {
 		return nil, err
 	}
@@ -136,12 +136,12 @@ func (h homeFeed) Newest(ctx context.Context, of source.ExplainRequest) (explana
 		return nil, false, nil
 	}
 	for _, author := range pulled {
-		if last := len(author.Posts) - 1; last >= 0 && author.Posts[last] > author.ItemsCountAfter {
+		if last := len(author.Posts) - 1; last >= 0 && author.Posts[last] > services.PostID(author.ItemsCountAfter) {
 			newest = max(newest, author.Posts[last])
 		}
 	}
 	// No post found here is still new, although the count is not 0: the facts are read.
-	if newest <= max(inbox.SeenUpTo, h.service.settings.Expiry.ExpiredUpTo(services.SourceHomeFeed, of.Today)) {
+	if newest <= max(inbox.SeenUpTo, h.service.settings.Expiry.ExpiredPostsUpTo(of.Today)) {
 		return nil, false, nil
 	}
 	return []services.Explanation{{Source: services.SourceHomeFeed, Count: of.Badges.HomeFeed, Items: []services.Item{postItem(newest)}}}, true, nil
@@ -149,7 +149,7 @@ func (h homeFeed) Newest(ctx context.Context, of source.ExplainRequest) (explana
 
 // Digest adds the number of posts since a moment, seen or not, and the authors who published the most of them.
 func (h homeFeed) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
-	before := max(services.SortableIDAt(since), 1) - 1
+	before := services.PostID(max(services.SortableIDAt(since), 1) - 1)
 	entries, err := posts.UnreadFeed(ctx, h.service.store, user, before, services.FeedRetention)
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ func (h homeFeed) addPulledCounts(ctx context.Context, documents []rdb.Document,
 		return
 	}
 	h.service.pulled.LoadMissing(ctx, lists...)
-	aged := h.service.settings.Expiry.ExpiredUpTo(services.SourceHomeFeed, today)
+	aged := h.service.settings.Expiry.ExpiredPostsUpTo(today)
 	for i := range documents {
 		if document := &documents[i]; len(document.PulledAuthors) > 0 {
 			document.PulledCount = h.service.pulled.Count(document.PulledAuthors, max(document.FeedSeenUpTo, aged))
@@ -200,7 +200,7 @@ func (h homeFeed) AddWithoutSQL(user services.UserID, document *rdb.Document, to
 	if len(document.PulledAuthors) == 0 && !document.FeedCountAtLeast { // most documents
 		return true
 	}
-	aged := h.service.settings.Expiry.ExpiredUpTo(services.SourceHomeFeed, today)
+	aged := h.service.settings.Expiry.ExpiredPostsUpTo(today)
 	if len(document.PulledAuthors) > 0 {
 		document.PulledCount = h.service.pulled.Count(document.PulledAuthors, max(document.FeedSeenUpTo, aged))
 	}
@@ -214,7 +214,7 @@ func (h homeFeed) AddWithoutSQL(user services.UserID, document *rdb.Document, to
 // countOverflow continues the count in SQL if an inbox ends before the new posts do. It does so once for each state of the inputs: see
 // inboxOverflowCount. If SQL does not answer in time, the count stays that of the inbox, as AT_LEAST.
 func (h homeFeed) countOverflow(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
-	limit, aged := h.service.settings.Caps.FeedCountLimit(), h.service.settings.Expiry.ExpiredUpTo(services.SourceHomeFeed, today)
+	limit, aged := h.service.settings.Caps.FeedCountLimit(), h.service.settings.Expiry.ExpiredPostsUpTo(today)
 	var indexes []int
 	for i := range documents {
 		document := &documents[i]

@@ -152,7 +152,7 @@ func checkRecordedActs(t *testing.T) {
 	db := sqltest.Must(sql.Open(t.Context(), sql.Config{URL: "sqlite:" + filepath.Join("data", "tidings.db")}))(t)
 	defer func() { sqltest.Equal(t, db.Close(), nil) }()
 	var got []string
-	for _, act := range sqltest.Must(acts.New(acts.Config{DB: db}).List(t.Context(), services.MaxPostID, 100))(t) {
+	for _, act := range sqltest.Must(acts.New(acts.Config{DB: db}).List(t.Context(), services.MaxSortableID, 100))(t) {
 		if got = append(got, strings.TrimPrefix(act.Action, "tidings webhooks ")+" "+act.Outcome); act.Target != "app" || act.Actor != "" || act.Details != "" {
 			t.Errorf("%+v", act)
 		}

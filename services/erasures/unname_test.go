@@ -23,7 +23,7 @@ func TestRequestsDuringAnErasureLeaveNoNames(t *testing.T) {
 		requests := 0
 		request := erase.Step{Name: "request", Run: func(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (erase.StepResult, error) {
 			requests++
-			id := services.SortableIDAt(tx.Now) + services.PostID(requests)
+			id := services.SortableIDAt(tx.Now) + services.SortableID(requests)
 			for _, text := range []string{
 				fmt.Sprintf(`INSERT INTO acts (id, actor, action, target, details, outcome) VALUES (%d, 'boss', 'eraseUser', 'user:%s', '', 'DONE')`, id, erasedUserKey),
 				fmt.Sprintf(`INSERT INTO acts (id, actor, action, target, details, outcome) VALUES (%d, '%s', 'raiseDot', '', '', 'DONE')`, id+1000, erasedUserKey),

@@ -48,7 +48,7 @@ func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) e
 		return fmt.Errorf("post %s of job %s is not there", id, job.Kind)
 	}
 	// A follow that this node makes from now on gets a later ID, so the post does not count for that follower.
-	f.ids.Observe(id)
+	f.ids.Observe(services.SortableID(id))
 	kind := jobPushChunk
 	if job.Kind == jobRemovePost {
 		kind = jobDropChunk

@@ -139,8 +139,8 @@ func (h *authorModeHistory) checkFeed(user services.UserID) {
 		pulled, err := posts.Pulled(ctx, h.Store, []services.UserID{named.Author}, services.FeedRetention)
 		h.Must(err)
 		for _, post := range pulled[named.Author].Posts {
-			entries = append(entries, services.FeedEntry{Post: post, Author: named.Author, CountsAsNew: post > named.ItemsCountAfter})
-			if post > named.ItemsCountAfter {
+			entries = append(entries, services.FeedEntry{Post: post, Author: named.Author, CountsAsNew: post > services.PostID(named.ItemsCountAfter)})
+			if post > services.PostID(named.ItemsCountAfter) {
 				count++
 			}
 		}
@@ -151,7 +151,7 @@ func (h *authorModeHistory) checkFeed(user services.UserID) {
 	if !slices.Equal(entries, want) {
 		h.t.Fatalf("user %d is shown %v, want %v", user, entries, want)
 	}
-	seen, err := positions.Of(ctx, h.Store, user, positions.HomeFeedView, "")
+	seen, err := positions.Of[services.PostID](ctx, h.Store, user, positions.HomeFeedView, "")
 	h.Must(err)
 	if facts, err := posts.CountNew(ctx, h.Store, []posts.FeedReader{{ID: user, SeenTo: seen}}, services.FeedRetention); err != nil || facts[0] != count {
 		h.t.Fatal(fmt.Sprintf("user %d has %d new posts, want %d, %v", user, count, facts, err))

@@ -16,7 +16,7 @@ import (
 func followWithoutJob(w *fanouttest.World, follower, author services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
-		_, err := people.InsertFollow(ctx, tx, services.FollowEdge{Follower: follower, Followee: author, PostsCountAfter: w.IDs.Next()})
+		_, err := people.InsertFollow(ctx, tx, services.FollowEdge{Follower: follower, Followee: author, PostsCountAfter: services.PostID(w.IDs.Next())})
 		return err
 	})
 }

@@ -137,7 +137,7 @@ func TestUsersWithoutADocumentAreSkipped(t *testing.T) {
 	w := newEmbeddedWorld(t, nil)
 	author, reader := w.MakeUsers(1)[0], w.MakeNeverSeenUsers(1)[0]
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := people.InsertFollow(ctx, tx, services.FollowEdge{Follower: reader, Followee: author, PostsCountAfter: w.IDs.Next()}); err != nil {
+		if _, err := people.InsertFollow(ctx, tx, services.FollowEdge{Follower: reader, Followee: author, PostsCountAfter: services.PostID(w.IDs.Next())}); err != nil {
 			return err
 		}
 		return people.MarkActive(ctx, tx, []services.UserID{reader})

@@ -94,7 +94,7 @@ func usersInMentionList(ctx context.Context, tx *sql.Tx, post services.Post) ([]
 
 // mentionsAfterEdit are the mentions of an edited post: users that it mentioned before keep the time of their mention, and the others are
 // mentioned since the edit. at is an ID of the edit's time.
-func mentionsAfterEdit(were []posts.Mention, mentioned []services.UserID, at services.PostID) []posts.Mention {
+func mentionsAfterEdit(were []posts.Mention, mentioned []services.UserID, at services.SortableID) []posts.Mention {
 	mentions := make([]posts.Mention, len(mentioned))
 	for i, user := range mentioned {
 		mentions[i] = posts.Mention{User: user, EditTimeID: at}

@@ -114,7 +114,7 @@ func (s *Service) seenPositionToMark(ctx context.Context, tx *sql.Tx, reader ser
 		if err := people.EndMutes(ctx, tx, reader, tx.EventTime()); err != nil {
 			return 0, err
 		}
-		return posts.NewestOfFeedUntil(ctx, tx, reader, at)
+		return posts.NewestOfFeedUntil(ctx, tx, reader, services.PostID(at))
 	case upTo == 0:
 		return posts.NewestOfFeed(ctx, tx, reader)
 	}
@@ -123,7 +123,7 @@ func (s *Service) seenPositionToMark(ctx context.Context, tx *sql.Tx, reader ser
 	shown, erased, err := posts.MayHaveBeenShown(ctx, tx, reader, upTo)
 	switch {
 	case err != nil || shown && !erased: // a post that was shown is not in the future, whatever this node's clock says
-	case upTo > services.SortableIDAt(s.ids.Now().Add(maxClockSkew)):
+	case services.SortableID(upTo) > services.SortableIDAt(s.ids.Now().Add(maxClockSkew)):
 		err = services.Errorf(services.Invalid, "upTo: %s is in the future", name)
 	default:
 		err = services.Errorf(services.NotFound, "upTo: there is no %s", name)

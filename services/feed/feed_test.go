@@ -196,9 +196,9 @@ func TestOnlyPublishedPostsCanBeMarkedSeen(t *testing.T) {
 		{"a deleted post", deleted, "", deleted},
 		{"a post", shown, "", shown},
 		{"a post of somebody who is not followed", strange, "", strange},
-		{"what a node with a faster clock may publish yet", services.SortableIDAt(now.Add(maxClockSkew)), services.NotFound, strange},
-		{"the future", services.SortableIDAt(now.Add(maxClockSkew + time.Second)), services.Invalid, strange},
-		{"what is ten years ahead", services.SortableIDAt(now.AddDate(10, 0, 0)), services.Invalid, strange},
+		{"what a node with a faster clock may publish yet", services.PostID(services.SortableIDAt(now.Add(maxClockSkew))), services.NotFound, strange},
+		{"the future", services.PostID(services.SortableIDAt(now.Add(maxClockSkew + time.Second))), services.Invalid, strange},
+		{"what is ten years ahead", services.PostID(services.SortableIDAt(now.AddDate(10, 0, 0))), services.Invalid, strange},
 		{"the end of time", services.MaxPostID, services.Invalid, strange},
 		{"all that is in the feed", 0, "", strange},
 	} {
@@ -206,7 +206,7 @@ func TestOnlyPublishedPostsCanBeMarkedSeen(t *testing.T) {
 		if services.CodeOf(err) != look.code || err != nil && !strings.HasPrefix(err.Error(), "upTo: ") {
 			t.Errorf("up to %s: %v, want %q", look.what, err, look.code)
 		}
-		mark, err := positions.Of(t.Context(), n.Store, reader, positions.HomeFeedView, "")
+		mark, err := positions.Of[services.PostID](t.Context(), n.Store, reader, positions.HomeFeedView, "")
 		if err != nil || mark != look.mark {
 			t.Errorf("up to %s: the mark is at %s, %v, want %s", look.what, mark, err, look.mark)
 		}
@@ -264,7 +264,7 @@ func TestHiddenPostsAsPositions(t *testing.T) {
 				t.Errorf("below %s: %v, want %q", post, err, want)
 			}
 		}
-		mark, err := positions.Of(t.Context(), n.Store, reader, positions.HomeFeedView, "")
+		mark, err := positions.Of[services.PostID](t.Context(), n.Store, reader, positions.HomeFeedView, "")
 		if err != nil || mark != slices.Max(before) {
 			t.Errorf("the mark is at %s, %v, want %s", mark, err, slices.Max(before))
 		}

@@ -59,7 +59,7 @@ func (im *postImport) plan(ctx context.Context) ([]plannedPost, error) {
 
 // planOne makes the post of one row, except for its author, and takes the next ID of the millisecond in last. NOT_FOUND and
 // CONFLICT make the row a bad line.
-func planOne(row postRow, known knownPosts, last map[services.PostID]services.PostID) (post plannedPost, err error) {
+func planOne(row postRow, known knownPosts, last map[services.SortableID]services.PostID) (post plannedPost, err error) {
 	post.Kind, post.Body, post.ref = services.PostKindPost, row.Body, postRef(row.Key)
 	post.UpdatedAt = row.firstIDOfMilli.Time()
 	if row.Parent != "" {
@@ -80,11 +80,11 @@ func planOne(row postRow, known knownPosts, last map[services.PostID]services.Po
 	}
 	// A millisecond has room for two million posts, including posts that the server makes. IDs of one millisecond sort as the
 	// lines do.
-	post.ID = row.firstIDOfMilli
+	post.ID = services.PostID(row.firstIDOfMilli)
 	if newest, some := last[row.firstIDOfMilli]; some {
 		post.ID = newest + 1
 	}
-	if post.ID >= row.firstIDOfMilli+services.SortableIDsPerMillisecond {
+	if services.SortableID(post.ID) >= row.firstIDOfMilli+services.SortableIDsPerMillisecond {
 		return post, services.Errorf(services.Conflict, "at is %s: this millisecond already has %d posts", services.Quote(row.At), services.SortableIDsPerMillisecond)
 	}
 	// The ID counts as used from here on. If write refuses the batch, the plan is made anew, with a new map.
@@ -143,14 +143,14 @@ func (im *postImport) readKnown(ctx context.Context) (known knownPosts, err erro
 
 // newestIDsByMilli returns the greatest used ID of each millisecond of the batch. A millisecond after the newest post has no used
 // ID, so that a file of posts newer than all others costs one look at the end of the index instead of one for each row.
-func (im *postImport) newestIDsByMilli(ctx context.Context) (map[services.PostID]services.PostID, error) {
+func (im *postImport) newestIDsByMilli(ctx context.Context) (map[services.SortableID]services.PostID, error) {
 	newest, err := posts.Newest(ctx, im.DB)
 	if err != nil {
 		return nil, err
 	}
-	var moments []services.PostID
+	var moments []services.SortableID
 	for _, row := range im.batch {
-		if row.firstIDOfMilli <= newest {
+		if row.firstIDOfMilli <= services.SortableID(newest) {
 			moments = append(moments, row.firstIDOfMilli)
 		}
 	}

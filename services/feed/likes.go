@@ -46,7 +46,7 @@ func changeLike(name string, user services.UserID, id services.PostID, change fu
 				return nil, nil // a user who likes their own post is not notified
 			}
 			// The job names the like, and not whether it was added or removed: it brings the notification in line with the facts.
-			job, err := notifications.NotifyJob(notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: id, Actor: user, Moment: tx.EventMoment()})
+			job, err := notifications.NotifyJob(notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: services.SortableID(id), Actor: user, Moment: tx.EventMoment()})
 			if err != nil {
 				return nil, err
 			}

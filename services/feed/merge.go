@@ -81,7 +81,7 @@ func (s authorPosts) post() services.PostID { return s.Posts[s.newestIndex] }
 
 // entry is the author's newest post that is not taken yet, as an entry of the feed. The entry counts if it is newer than the follow.
 func (s authorPosts) entry() services.FeedEntry {
-	return services.FeedEntry{Post: s.post(), Author: s.Author, CountsAsNew: s.post() > s.ItemsCountAfter}
+	return services.FeedEntry{Post: s.post(), Author: s.Author, CountsAsNew: s.post() > services.PostID(s.ItemsCountAfter)}
 }
 
 // authorHeap is a heap of the authors who have posts that are not taken yet, the author of the newest such post on top. container/heap

@@ -45,7 +45,7 @@ func (s feedSources) expectedFeed() (feed []services.FeedEntry, cut bool) {
 	for _, author := range s.pulled {
 		floor = max(floor, author.NextOlder)
 		for _, post := range author.Posts {
-			all[post] = services.FeedEntry{Post: post, Author: author.Author, CountsAsNew: post > author.ItemsCountAfter}
+			all[post] = services.FeedEntry{Post: post, Author: author.Author, CountsAsNew: post > services.PostID(author.ItemsCountAfter)}
 		}
 	}
 	for _, entry := range s.inbox {
@@ -67,7 +67,7 @@ func drawFeedSources(t *rapid.T) feedSources {
 	authors := rapid.IntRange(0, 5).Draw(t, "authors")
 	for i := range authors {
 		s.pulled = append(s.pulled, nodecache.PulledPosts{FollowedAuthor: services.FollowedAuthor{
-			Author: services.UserID(10 + i), ItemsCountAfter: services.PostID(rapid.IntRange(0, size).Draw(t, "since")),
+			Author: services.UserID(10 + i), ItemsCountAfter: services.SortableID(rapid.IntRange(0, size).Draw(t, "since")),
 		}})
 	}
 	for post := range services.PostID(size) {

@@ -32,7 +32,7 @@ func (s *Service) PageNewerOldestFirst(ctx context.Context, reader services.User
 	if oldest := len(raw.Entries) - 1; raw.OlderPostsCut && (oldest < 0 || raw.Entries[oldest].Post > than) {
 		page.End = services.EndOfRetention
 	}
-	from := services.SortableIDAt(than.Time().Add(-newerPageOverlap))
+	from := services.PostID(services.SortableIDAt(than.Time().Add(-newerPageOverlap)))
 	var late, newer []services.FeedEntry
 	for _, entry := range slices.Backward(raw.Entries) {
 		switch {

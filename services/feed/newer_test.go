@@ -63,7 +63,7 @@ func TestALatePostIsNotMissed(t *testing.T) {
 	n := redisServerNode(t)
 	reader, huge, small := n.newFollower()
 	for _, author := range []services.UserID{huge, small} {
-		late := n.IDs.Next() // an ID that was made and is not committed yet
+		late := services.PostID(n.IDs.Next()) // an ID that was made and is not committed yet
 		n.Clock.Advance(newerPageOverlap - time.Second)
 		newest := n.publish(author, "first to be seen")
 		n.runJobsAndReadLog()

@@ -181,15 +181,16 @@ func usersNamedIn(ctx context.Context, tx *sql.Tx, body string) (map[string]serv
 // causesOf are the notifications of a new post, or those that a deletion of the post withdraws. The causes only name the event: whether a
 // notification is due follows from the facts when its job runs.
 func causesOf(post, parent services.Post, mentioned []services.UserID) (causes []notifications.Cause) {
+	id := services.SortableID(post.ID)
 	// Nobody is notified of their own acts.
 	for _, user := range mentioned {
 		if user != post.Author {
-			causes = append(causes, notifications.Cause{Recipient: user, Category: services.CategoryMention, Subject: post.ID, Actor: post.Author})
+			causes = append(causes, notifications.Cause{Recipient: user, Category: services.CategoryMention, Subject: id, Actor: post.Author})
 		}
 	}
 	if post.Parent != 0 && parent.Author != post.Author && !slices.Contains(mentioned, parent.Author) {
 		causes = append(causes, notifications.Cause{
-			Recipient: parent.Author, Category: services.CategoryComment, Subject: post.Parent, Actor: post.Author, Object: post.ID,
+			Recipient: parent.Author, Category: services.CategoryComment, Subject: services.SortableID(post.Parent), Actor: post.Author, Object: id,
 		})
 	}
 	return causes
@@ -254,7 +255,7 @@ func withdrawalJobs(ctx context.Context, tx *sql.Tx, post services.Post) ([]jobs
 	}
 	// A cause without an actor stands for all of its subject: every like of the post, and every answer to it.
 	causes := append(causesOf(post, parent, usersOf(mentioned)),
-		notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: post.ID},
-		notifications.Cause{Recipient: post.Author, Category: services.CategoryComment, Subject: post.ID})
+		notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: services.SortableID(post.ID)},
+		notifications.Cause{Recipient: post.Author, Category: services.CategoryComment, Subject: services.SortableID(post.ID)})
 	return notifications.NotifyJobs(causes...)
 }

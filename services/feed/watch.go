@@ -63,12 +63,12 @@ func (s *Service) newestUnseen(ctx context.Context, reader services.UserID) (new
 	}
 	// A page from the facts has no seen position.
 	if page.FromFacts {
-		if page.SeenUpTo, err = positions.Of(ctx, s.store, reader, positions.HomeFeedView, ""); err != nil {
+		if page.SeenUpTo, err = positions.Of[services.PostID](ctx, s.store, reader, positions.HomeFeedView, ""); err != nil {
 			return 0, nil, err
 		}
 	}
 	// Posts that are too old to count are not new either.
-	page.SeenUpTo = max(page.SeenUpTo, s.projector.Expiry().ExpiredUpTo(services.SourceHomeFeed, services.DayOf(s.clock.Now())))
+	page.SeenUpTo = max(page.SeenUpTo, s.projector.Expiry().ExpiredPostsUpTo(services.DayOf(s.clock.Now())))
 	entries := page.Entries
 	if len(entries) == maxSearchedEntries && !slices.ContainsFunc(entries, func(entry services.FeedEntry) bool { return entry.CountsAsNew }) {
 		// The newest entries are all the reader's own, or from before a follow: the new posts are further down.

@@ -97,7 +97,7 @@ func TestAHostFollowedByAClockAheadIsInTheSession(t *testing.T) {
 	viewer, host := w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 	shows := []services.ShowID{planShow(w, host, time.Hour), planShow(w, host, 2*time.Hour)}
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
-		edge := services.FollowEdge{Follower: viewer, Followee: host, PostsCountAfter: services.SortableIDAt(w.Clock.Now().Add(10 * time.Second))}
+		edge := services.FollowEdge{Follower: viewer, Followee: host, PostsCountAfter: services.PostID(services.SortableIDAt(w.Clock.Now().Add(10 * time.Second)))}
 		if _, err := people.InsertFollow(ctx, tx, edge); err != nil {
 			return err
 		}

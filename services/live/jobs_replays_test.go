@@ -306,7 +306,7 @@ func TestRefusedReplaysAreReadAgain(t *testing.T) {
 			w.Must(w.Fanout.ReconcileFollow(t.Context(), reader, host))
 		}
 		w.Write(func(ctx context.Context, tx *sql.Tx) error {
-			_, err := people.InsertFollow(ctx, tx, services.FollowEdge{Follower: readers[1], Followee: host, PostsCountAfter: w.IDs.Next()})
+			_, err := people.InsertFollow(ctx, tx, services.FollowEdge{Follower: readers[1], Followee: host, PostsCountAfter: services.PostID(w.IDs.Next())})
 			return err
 		})
 		shows, err := readShows(t.Context(), w.Store.Runner, []services.ShowID{second})

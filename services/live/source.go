@@ -42,14 +42,14 @@ func (l Source) Facts(ctx context.Context, users []services.UserID, today int64,
 	if err != nil || len(hosts) == 0 {
 		return err
 	}
-	seen, err := positions.OfUsers(ctx, l.service.store, users, positions.LiveBoardView)
+	seen, err := positions.OfUsers[uint64](ctx, l.service.store, users, positions.LiveBoardView)
 	if err != nil {
 		return err
 	}
 	after := l.service.expiry.ExpiredUpTo(services.SourceLiveBoard, today)
 	for i, user := range users {
 		if document := &documents[i]; len(hosts[user]) > 0 {
-			document.Hosts, document.LiveSeenUpTo = hosts[user], uint64(seen[user])
+			document.Hosts, document.LiveSeenUpTo = hosts[user], seen[user]
 			document.LiveCount = l.service.Memory.countLiveSince(document.Hosts, document.LiveSeenUpTo, after)
 		}
 	}

@@ -119,7 +119,7 @@ func TestKeysOfDeliveriesNameNoUser(t *testing.T) {
 				t.Errorf("%s names user %d", job.Key, user)
 			}
 		}
-		if seen[job.Key] || !strings.HasPrefix(job.Key, services.PostID(17).String()) {
+		if seen[job.Key] || !strings.HasPrefix(job.Key, services.SortableID(17).String()) {
 			t.Errorf("the key %s", job.Key)
 		}
 		seen[job.Key] = true

@@ -200,7 +200,7 @@ func TestExportStreams(t *testing.T) {
 		b.MakeUsers("ann")
 		var ids []services.PostID
 		for i := range 3000 {
-			ids = append(ids, services.SortableIDAt(time.UnixMilli(int64(i+1))))
+			ids = append(ids, services.PostID(services.SortableIDAt(time.UnixMilli(int64(i+1)))))
 		}
 		makePosts(b, ids...)
 		lines := 0

@@ -145,10 +145,11 @@ func (p *InFlightFanoutCache) readAwaitingFanout(ctx context.Context) error {
 	var unknown []services.PostID
 	p.mu.RLock()
 	for _, key := range keys {
-		post, err := services.ParseSortableID(key)
+		id, err := services.ParseSortableID(key)
 		if err != nil {
 			continue // the key is not a post's ID: the worker that claims the job reports it
 		}
+		post := services.PostID(id)
 		one, known := p.awaitingFanout[post]
 		if next[post] = one; !known {
 			unknown = append(unknown, post)

@@ -40,7 +40,7 @@ func newPostCache(log *changelog.Follower, facts PostFacts, capacity int) *PostC
 // apply notes that a post has changed. The body is not in the log: the next reader gets it from Redis or SQL.
 func (p *PostCache) apply(entry changelog.Entry) {
 	if id, err := services.ParseSortableID(entry.Key); err == nil {
-		p.RecordChange(id, entry.ChangedAt())
+		p.RecordChange(services.PostID(id), entry.ChangedAt())
 	}
 }
 

@@ -128,7 +128,7 @@ func (p *PulledCache) Count(authors []services.FollowedAuthor, seen services.Pos
 			continue
 		}
 		// A follow that counts no posts has the greatest ID in ItemsCountAfter.
-		after := max(seen, author.ItemsCountAfter)
+		after := max(seen, services.PostID(author.ItemsCountAfter))
 		at, _ := slices.BinarySearch(known.posts, after+1)
 		count.NewPosts += len(known.posts) - at
 		count.AtLeast = count.AtLeast || known.nextOlder > after

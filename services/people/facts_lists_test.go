@@ -56,7 +56,7 @@ func TestListsOfUsersOmitUsersHiddenFromTheViewer(t *testing.T) {
 			{Kind: services.Hide, Owner: hider, Other: viewer}, {Kind: services.Block, Owner: viewer, Other: blocked},
 			{Kind: services.Block, Owner: blocker, Other: viewer}, {Kind: services.Mute, Owner: viewer, Other: muted},
 		} {
-			r.MadeAt = services.PostID(100 + i)
+			r.MadeAt = services.SortableID(100 + i)
 			b.Restrict(r)
 		}
 		for size := 1; size <= 6; size++ {

@@ -28,7 +28,7 @@ const (
 func WithDecodedMode(edge services.FollowEdge, held int64) services.FollowEdge {
 	switch {
 	case held == 0:
-		edge.FollowedAt = edge.PostsCountAfter
+		edge.FollowedAt = services.SortableID(edge.PostsCountAfter)
 	case held < 0:
 		edge.FollowedAt, edge.Mode = services.SortableID(-held), services.FollowNone
 	default:
@@ -74,7 +74,7 @@ func SetFollowMode(ctx context.Context, tx *sql.Tx, follower, followee services.
 	if had == mode {
 		return true, false, nil
 	}
-	since = services.MaxPostID
+	since = services.MaxSortableID
 	if mode == services.FollowAll {
 		since = followed
 		_, err = tx.Run(ctx, deleteMode, follower, followee)

@@ -18,7 +18,7 @@ func TestRelationsSayWhatTheViewerHasSet(t *testing.T) {
 			{Kind: services.Mute, Owner: 1, Other: 2}, {Kind: services.Mute, Owner: 1, Other: 3, Until: now.Add(-1)}, {Kind: services.Hide, Owner: 1, Other: 3},
 			{Kind: services.Block, Owner: 1, Other: 4}, {Kind: services.Block, Owner: 5, Other: 1}, {Kind: services.Hide, Owner: 5, Other: 1}, {Kind: services.Mute, Owner: 5, Other: 1},
 		} {
-			r.MadeAt = services.PostID(100 + i)
+			r.MadeAt = services.SortableID(100 + i)
 			b.Restrict(r)
 		}
 		wantEqual(b.t, must(people.Relations(b.ctx, b.TestStore.DB, 1, []services.UserID{1, 2, 3, 4, 5, 6}, now))(b.t), map[services.UserID]services.Relation{

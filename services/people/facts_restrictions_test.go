@@ -24,11 +24,11 @@ func TestAMuteStandsUntilItsEnd(t *testing.T) {
 		}
 		stands(time.Time{}, false)
 		for i, want := range []time.Time{until, {}, until.Add(time.Hour)} {
-			created, _ := b.Restrict(services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, MadeAt: services.PostID(9 + i), Until: want})
+			created, _ := b.Restrict(services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, MadeAt: services.SortableID(9 + i), Until: want})
 			wantEqual(b.t, created, i == 0)
 			stands(want, true)
 		}
-		wantEqual(b.t, must(people.Restrictions(b.ctx, b.TestStore.DB, services.Mute, 1, services.MaxPostID, 5))(b.t),
+		wantEqual(b.t, must(people.Restrictions(b.ctx, b.TestStore.DB, services.Mute, 1, services.MaxSortableID, 5))(b.t),
 			[]services.Restriction{{Kind: services.Mute, Owner: 1, Other: 2, MadeAt: 9, Until: until.Add(time.Hour)}})
 		b.Unrestrict(services.Restriction{Kind: services.Mute, Owner: 1, Other: 2})
 		stands(time.Time{}, false)
@@ -80,14 +80,14 @@ func TestRestrictionsAreListedAndCounted(t *testing.T) {
 		for _, kind := range []services.RestrictionKind{services.Mute, services.Block, services.Hide} {
 			var want []services.Restriction
 			for n := services.UserID(2); n <= 6; n++ {
-				r := services.Restriction{Kind: kind, Owner: 1, Other: n, MadeAt: services.PostID(100 - n)}
+				r := services.Restriction{Kind: kind, Owner: 1, Other: n, MadeAt: services.SortableID(100 - n)}
 				b.Restrict(r)
 				want = append(want, r)
 			}
 			b.Restrict(services.Restriction{Kind: kind, Owner: 2, Other: 1, MadeAt: 97})
-			wantEqual(b.t, must(people.Restrictions(b.ctx, b.TestStore.DB, kind, 1, services.MaxPostID, 10))(b.t), want)
+			wantEqual(b.t, must(people.Restrictions(b.ctx, b.TestStore.DB, kind, 1, services.MaxSortableID, 10))(b.t), want)
 			wantEqual(b.t, must(people.Restrictions(b.ctx, b.TestStore.DB, kind, 1, 97, 2))(b.t), want[2:4])
-			wantEqual(b.t, len(must(people.Restrictions(b.ctx, b.TestStore.DB, kind, 9, services.MaxPostID, 2))(b.t)), 0)
+			wantEqual(b.t, len(must(people.Restrictions(b.ctx, b.TestStore.DB, kind, 9, services.MaxSortableID, 2))(b.t)), 0)
 			for limit, count := range map[int]int{3: 3, 5: 5, 10: 5} {
 				b.write(func(tx *sql.Tx) error {
 					wantEqual(b.t, must(people.CountRestrictions(b.ctx, tx, kind, 1, limit))(b.t), count)
@@ -103,7 +103,7 @@ func TestRestrictionsAreListedAndCounted(t *testing.T) {
 func TestFollowsAndRestrictionsAtOnce(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.makeUsers("reader", "author")
-		for round := range services.PostID(60) {
+		for round := range services.SortableID(60) {
 			r := services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, MadeAt: round + 1}
 			switch round % 3 {
 			case 1:
@@ -133,7 +133,7 @@ func TestHiddenAuthors(t *testing.T) {
 			{Kind: services.Mute, Owner: 1, Other: 5}, {Kind: services.Mute, Owner: 6, Other: 1}, {Kind: services.Hide, Owner: 3, Other: 1},
 			{Kind: services.Hide, Owner: 1, Other: 6},
 		} {
-			r.MadeAt = services.PostID(i + 1)
+			r.MadeAt = services.SortableID(i + 1)
 			b.Restrict(r)
 		}
 		wantEqual(b.t, must(people.HiddenAuthors(b.ctx, b.TestStore.DB, 1, []services.UserID{1, 2, 3, 4, 5, 6, 7}))(b.t), map[services.UserID]bool{2: true, 3: true})

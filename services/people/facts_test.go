@@ -135,7 +135,7 @@ func TestEdgesOfManyFollowers(t *testing.T) {
 			services.FollowEdge{Follower: 3, Followee: 8, PostsCountAfter: 7}, services.FollowEdge{Follower: 1<<32 - 1, Followee: 9})
 		wantEqual(b.t, must(people.Edges(b.ctx, b.TestStore.DB, []services.UserID{1, 2, 3, 4, 1<<32 - 1}, 9))(b.t), map[services.UserID]services.FollowEdge{
 			1:         {Follower: 1, Followee: 9, PostsCountAfter: 5, FollowedAt: 5},
-			2:         {Follower: 2, Followee: 9, PostsCountAfter: services.MaxPostID, FollowedAt: services.MaxPostID},
+			2:         {Follower: 2, Followee: 9, PostsCountAfter: services.MaxPostID, FollowedAt: services.MaxSortableID},
 			1<<32 - 1: {Follower: 1<<32 - 1, Followee: 9},
 		})
 	})
@@ -147,7 +147,7 @@ func TestEdgesOfManyFollowees(t *testing.T) {
 			services.FollowEdge{Follower: 8, Followee: 3, PostsCountAfter: 7}, services.FollowEdge{Follower: 9, Followee: 1<<32 - 1})
 		wantEqual(b.t, must(people.EdgesFrom(b.ctx, b.TestStore.DB, 9, []services.UserID{1, 2, 3, 4, 9, 1<<32 - 1}))(b.t), map[services.UserID]services.FollowEdge{
 			1:         {Follower: 9, Followee: 1, PostsCountAfter: 5, FollowedAt: 5},
-			2:         {Follower: 9, Followee: 2, PostsCountAfter: services.MaxPostID, FollowedAt: services.MaxPostID},
+			2:         {Follower: 9, Followee: 2, PostsCountAfter: services.MaxPostID, FollowedAt: services.MaxSortableID},
 			1<<32 - 1: {Follower: 9, Followee: 1<<32 - 1},
 		})
 	})
@@ -214,7 +214,7 @@ func TestFollowersByIDAndActivity(t *testing.T) {
 		active(2) // a node whose clock is behind does not move a time back
 		list := func(after services.UserID, limit int, since time.Time) (ids []services.UserID) {
 			for _, edge := range must(people.Followers(b.ctx, b.TestStore.DB, 1, after, limit, since))(b.t) {
-				wantEqual(b.t, edge, services.FollowEdge{Follower: edge.Follower, Followee: 1, PostsCountAfter: services.PostID(edge.Follower), FollowedAt: services.PostID(edge.Follower)})
+				wantEqual(b.t, edge, services.FollowEdge{Follower: edge.Follower, Followee: 1, PostsCountAfter: services.PostID(edge.Follower), FollowedAt: services.SortableID(edge.Follower)})
 				ids = append(ids, edge.Follower)
 			}
 			return ids
@@ -333,7 +333,7 @@ func TestModesOfFollows(t *testing.T) {
 		quiet.Mode = services.FollowNone
 		wantEqual(b.t, edge(), quiet)
 		wantEqual(b.t, quiet.AsFollowedHost(), services.FollowedAuthor{Author: 2, ItemsCountAfter: 50, CountsNothing: true})
-		wantEqual(b.t, quiet.AsPulledAuthor(), services.FollowedAuthor{Author: 2, ItemsCountAfter: services.MaxPostID})
+		wantEqual(b.t, quiet.AsPulledAuthor(), services.FollowedAuthor{Author: 2, ItemsCountAfter: services.MaxSortableID})
 		set(3, services.FollowLiveOnly, true, true)
 		wantEqual(b.t, must(people.FolloweesInReducedMode(b.ctx, b.TestStore.DB, 1, services.ListStart, 9))(b.t), []services.UserID{3, 2})
 		wantEqual(b.t, must(people.FolloweesInReducedMode(b.ctx, b.TestStore.DB, 1, 3, 9))(b.t), []services.UserID{2})

@@ -46,20 +46,19 @@ func Advance[P ~int | ~int64 | ~uint64](ctx context.Context, tx *sql.Tx, user se
 	return P(raised), err
 }
 
-// Of returns a user's position in a view, 0 when the user never looked at it.
-func Of(ctx context.Context, r sql.Reader, user services.UserID, viewCode, viewID string) (services.SortableID, error) {
-	var position services.SortableID
-	_, err := r.One(ctx, onePosition, []any{user, viewCode, viewID}, &position)
+// Of returns a user's position in a view, 0 when the user never looked at it. The view defines its type, as in Advance.
+func Of[P ~uint64](ctx context.Context, r sql.Reader, user services.UserID, viewCode, viewID string) (position P, err error) {
+	_, err = r.One(ctx, onePosition, []any{user, viewCode, viewID}, &position)
 	return position, err
 }
 
 // OfUsers returns the positions of users in a view whose id is ""; users who never looked are absent.
-func OfUsers(ctx context.Context, r sql.Reader, users []services.UserID, viewCode string) (map[services.UserID]services.SortableID, error) {
-	positions := make(map[services.UserID]services.SortableID, len(users))
+func OfUsers[P ~uint64](ctx context.Context, r sql.Reader, users []services.UserID, viewCode string) (map[services.UserID]P, error) {
+	positions := make(map[services.UserID]P, len(users))
 	st, of := positionsIn.ForUsers(users)
 	err := r.Each(ctx, st, []any{of, viewCode}, func(scan func(...any) error) error {
 		var user services.UserID
-		var position services.SortableID
+		var position P
 		err := scan(&user, &position)
 		positions[user] = position
 		return err

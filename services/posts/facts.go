@@ -97,15 +97,16 @@ func Insert(ctx context.Context, tx *sql.Tx, post services.Post) error {
 // time: it counts as seen for readers who have seen a later post.
 func NewID(ctx context.Context, tx *sql.Tx, ids *services.IDClock) (services.PostID, error) {
 	if tx.MomentOfNewIDs() != 0 {
-		return tx.NewIDInTable(ctx, ids, newestOfMillisecond)
+		id, err := tx.NewIDInTable(ctx, ids, newestOfMillisecond)
+		return services.PostID(id), err
 	}
-	var greatest services.PostID
+	var greatest services.SortableID
 	if _, err := tx.One(ctx, greatestPost, nil, &greatest); err != nil {
 		return 0, err
 	}
 	// This node's clock may be behind another node's clock.
 	ids.Observe(greatest)
-	return tx.NewID(ids), nil
+	return services.PostID(tx.NewID(ids)), nil
 }
 
 // Newest is the greatest id of all posts, 0 when there is none.

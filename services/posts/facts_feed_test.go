@@ -176,9 +176,9 @@ func (m *feedModel) runStep(b *testStore, t *rapid.T, tx *sql.Tx, step int, user
 	switch {
 	case step < 0: // mute or hide, or end it
 		author, is := someone.Draw(t, "author"), m.muted
-		r := services.Restriction{Kind: services.Mute, Owner: m.reader, Other: author, MadeAt: *lastID}
+		r := services.Restriction{Kind: services.Mute, Owner: m.reader, Other: author, MadeAt: services.SortableID(*lastID)}
 		if step == -2 {
-			r, is = services.Restriction{Kind: services.Hide, Owner: author, Other: m.reader, MadeAt: *lastID}, m.hidingAuthors
+			r, is = services.Restriction{Kind: services.Hide, Owner: author, Other: m.reader, MadeAt: services.SortableID(*lastID)}, m.hidingAuthors
 		}
 		*lastID++
 		if is[author] = !is[author]; is[author] {

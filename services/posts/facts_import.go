@@ -51,8 +51,8 @@ func Import(ctx context.Context, tx *sql.Tx, posts []services.Post) (inserted in
 
 // NewestAt returns, for each of some milliseconds, the greatest ID of a post in it. moments are the smallest IDs of these
 // milliseconds: see services.SortableIDAt. A millisecond without posts is absent.
-func NewestAt(ctx context.Context, r sql.Reader, moments []services.PostID) (map[services.PostID]services.PostID, error) {
-	newest := make(map[services.PostID]services.PostID, len(moments))
+func NewestAt(ctx context.Context, r sql.Reader, moments []services.SortableID) (map[services.SortableID]services.PostID, error) {
+	newest := make(map[services.SortableID]services.PostID, len(moments))
 	if len(moments) == 0 {
 		return newest, nil
 	}
@@ -61,7 +61,8 @@ func NewestAt(ctx context.Context, r sql.Reader, moments []services.PostID) (map
 		asked[i] = []any{moment}
 	}
 	err := r.Each(ctx, newestPostsAt, []any{asked, int64(services.SortableIDsPerMillisecond)}, func(scan func(...any) error) error {
-		var moment, id services.PostID
+		var moment services.SortableID
+		var id services.PostID
 		err := scan(&moment, &id)
 		newest[moment] = id
 		return err

@@ -82,5 +82,5 @@ type InFlightFanout struct {
 // Mention is a user that a post mentions.
 type Mention struct {
 	User       services.UserID
-	EditTimeID services.PostID // an ID of the time of the edit by which the post mentions the user; 0: since it was published
+	EditTimeID services.SortableID // an ID of the time of the edit by which the post mentions the user; 0: since it was published
 }

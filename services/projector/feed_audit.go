@@ -30,7 +30,7 @@ func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown r
 	}
 	var facts homeFeedFacts
 	var err error
-	if facts.seenUpTo, err = positions.Of(ctx, p.store, user, positions.HomeFeedView, ""); err != nil {
+	if facts.seenUpTo, err = positions.Of[services.PostID](ctx, p.store, user, positions.HomeFeedView, ""); err != nil {
 		return nil, nil, err
 	}
 	if facts.pulledAuthors, err = p.pullAuthorsOf(ctx, user); err != nil {
@@ -44,7 +44,7 @@ func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown r
 	}
 	// The document has let posts expire that expire only on a later day than this node's, so it leaves out posts that still count.
 	// The comparison of the counts below would not find that: it counts from the document's own FeedExpiredUpTo.
-	if shown.Document.FeedExpiredUpTo > p.cfg.Expiry.ExpiredUpTo(services.SourceHomeFeed, p.today()) {
+	if shown.Document.FeedExpiredUpTo > p.cfg.Expiry.ExpiredPostsUpTo(p.today()) {
 		return facts, []string{"home feed: what is too old"}, nil
 	}
 	if facts.newPushedCount, err = posts.CountNewPushed(ctx, p.store, user, max(facts.seenUpTo, shown.Document.FeedExpiredUpTo), services.FeedRetention+1); err != nil {
@@ -69,7 +69,7 @@ func feedDiffers(facts homeFeedFacts, shown rdb.UserSnapshot) (differs []string)
 		differs = append(differs, "home feed: pulled authors")
 	}
 	if slices.ContainsFunc(document.PulledAuthors, func(author services.FollowedAuthor) bool {
-		return (author.ItemsCountAfter == services.MaxPostID) != (facts.modes[author.Author] != services.FollowAll)
+		return (author.ItemsCountAfter == services.MaxSortableID) != (facts.modes[author.Author] != services.FollowAll)
 	}) ||
 		slices.ContainsFunc(shown.Entries, func(entry services.FeedEntry) bool {
 			return entry.CountsAsNew && facts.modes[entry.Author] != services.FollowAll

@@ -239,7 +239,7 @@ func (p *Projector) readRebuildFacts(ctx context.Context, user services.UserID) 
 	if err != nil {
 		return facts, err
 	}
-	if facts.feed, err = p.feedFacts(ctx, user, seen[positions.HomeFeedView]); err != nil {
+	if facts.feed, err = p.feedFacts(ctx, user, services.PostID(seen[positions.HomeFeedView])); err != nil {
 		return facts, err
 	}
 	fields, err := p.readVersionedFields(ctx, user, seen)

@@ -181,7 +181,7 @@ func TestQueuedRefillsRepairTheFeedsOfActiveUsers(t *testing.T) {
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		var edges []services.FollowEdge
 		for _, reader := range append([]services.UserID{absent}, readers...) {
-			edges = append(edges, services.FollowEdge{Follower: reader, Followee: author, PostsCountAfter: w.IDs.Next()})
+			edges = append(edges, services.FollowEdge{Follower: reader, Followee: author, PostsCountAfter: services.PostID(w.IDs.Next())})
 		}
 		_, err := people.ImportFollows(ctx, tx, edges)
 		return err

@@ -65,6 +65,6 @@ func (p *Projector) adjustIDClock(ctx context.Context, nodes []jobs.Node) error 
 		}
 	}
 	greatest, err := posts.Newest(ctx, p.store)
-	p.ids.Observe(greatest)
+	p.ids.Observe(services.SortableID(greatest))
 	return err
 }

@@ -117,7 +117,7 @@ func TestTheRefillsOfAnImportAreNoVisits(t *testing.T) {
 	w.Clock.Advance(3 * oneDay)
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		_, err := people.ImportFollows(ctx, tx, []services.FollowEdge{
-			{Follower: readers[0], Followee: author, PostsCountAfter: w.IDs.Next()}, {Follower: readers[1], Followee: author, PostsCountAfter: w.IDs.Next()},
+			{Follower: readers[0], Followee: author, PostsCountAfter: services.PostID(w.IDs.Next())}, {Follower: readers[1], Followee: author, PostsCountAfter: services.PostID(w.IDs.Next())},
 		})
 		return err
 	})

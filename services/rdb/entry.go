@@ -62,7 +62,7 @@ func parseEntry(member string) (entry services.FeedEntry, ok bool) {
 	if !ok || flag != flagCounts && flag != flagNotCounted {
 		return entry, false
 	}
-	return services.FeedEntry{Post: id, Author: author, CountsAsNew: flag == flagCounts}, true
+	return services.FeedEntry{Post: services.PostID(id), Author: author, CountsAsNew: flag == flagCounts}, true
 }
 
 // ParseAuthor reads what AuthorLetters prints.

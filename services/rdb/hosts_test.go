@@ -21,7 +21,7 @@ func (v feedTest) hostsState() LiveBoardState {
 // A document lists the hosts that the reader follows, after follows, rebuilds, drops and losses.
 func TestDocumentsListTheFollowedHosts(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
-		first, second := services.FollowedAuthor{Author: author, ItemsCountAfter: 3}, services.FollowedAuthor{Author: otherUser, ItemsCountAfter: services.PostID(author)<<32 | services.PostID(author)}
+		first, second := services.FollowedAuthor{Author: author, ItemsCountAfter: 3}, services.FollowedAuthor{Author: otherUser, ItemsCountAfter: services.SortableID(author)<<32 | services.SortableID(author)}
 		name := func(stamp redis.ClockStamp, host services.FollowedAuthor) redis.Result {
 			results, err := v.projections.MergeAuthors(v.Context(), HostsField, stamp, []AuthorAddition{{reader, host}})
 			v.must(err)
@@ -80,7 +80,7 @@ func TestOneOfManyFollowedHostsIsChangedOrDropped(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		var hosts []services.FollowedAuthor
 		for i := range 2000 {
-			hosts = append(hosts, services.FollowedAuthor{Author: services.UserID(i + 1), ItemsCountAfter: services.PostID(1+i%256) << 32})
+			hosts = append(hosts, services.FollowedAuthor{Author: services.UserID(i + 1), ItemsCountAfter: services.SortableID(1+i%256) << 32})
 		}
 		v.buildFromFacts(FeedFacts{Hosts: hosts})
 		for i := 1; i < len(hosts); i += 333 {

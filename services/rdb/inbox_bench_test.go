@@ -21,7 +21,7 @@ func BenchmarkDelivery(b *testing.B) {
 	begin := time.Now().Add(-time.Hour)
 	entries := make([]services.FeedEntry, services.FeedRetention+20)
 	for i := range entries {
-		entries[i] = services.FeedEntry{Post: services.SortableIDAt(begin.Add(time.Duration(i) * time.Second)), Author: author, CountsAsNew: true}
+		entries[i] = services.FeedEntry{Post: services.PostID(services.SortableIDAt(begin.Add(time.Duration(i) * time.Second))), Author: author, CountsAsNew: true}
 	}
 	users := make([]services.UserID, readers)
 	for i := range users {
@@ -49,7 +49,7 @@ func BenchmarkDelivery(b *testing.B) {
 		for n := 0; n < b.N; n += readers {
 			next = next.Add(time.Millisecond)
 			for i, user := range users {
-				adds[i] = InboxPost{Reader: user, Entry: services.FeedEntry{Post: services.SortableIDAt(next), Author: author, CountsAsNew: true}}
+				adds[i] = InboxPost{Reader: user, Entry: services.FeedEntry{Post: services.PostID(services.SortableIDAt(next)), Author: author, CountsAsNew: true}}
 			}
 			results, err := c.AddToInboxes(b.Context(), stamp, adds)
 			if err != nil || results[0].Status != redis.Applied {
@@ -60,7 +60,7 @@ func BenchmarkDelivery(b *testing.B) {
 	b.Run("ZADD", func(b *testing.B) {
 		for n := 0; n < b.N; n += readers {
 			next = next.Add(time.Millisecond)
-			member := entryText(services.FeedEntry{Post: services.SortableIDAt(next), Author: author, CountsAsNew: true})
+			member := entryText(services.FeedEntry{Post: services.PostID(services.SortableIDAt(next)), Author: author, CountsAsNew: true})
 			_, err := c.Commands().Pipelined(b.Context(), func(p redis.Pipeliner) error {
 				for _, user := range users {
 					p.ZAdd(b.Context(), inboxKey(user)+"raw", redis.Z{Member: member})

@@ -305,7 +305,7 @@ func TestMemoryOfAFullInboxAndAnIdleDocument(t *testing.T) {
 	v := feedTest{t, openProjections(t, redis.Options{URL: server.URL()})}
 	usage := func(key string) int64 { return server.Do("MEMORY", "USAGE", key, "SAMPLES", 0).(int64) }
 	// The sizes are realistic: IDs of 2026, the greatest author IDs, the longest count.
-	first := services.SortableIDAt(time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC))
+	first := services.PostID(services.SortableIDAt(time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)))
 	const most = services.FeedRetention + 32 // posts that an inbox can hold
 	entries := makeEntries(first, first+most-1, countedEntry)
 	for i := range entries {

@@ -61,7 +61,7 @@ func TestKeysOfAUserShareASlotAndNoTwoUsersAKey(t *testing.T) {
 }
 
 func TestParseKeyRecognizesOurKeys(t *testing.T) {
-	post := services.SortableIDAt(time.Date(2026, 1, 30, 9, 30, 0, 0, time.UTC))
+	post := services.PostID(services.SortableIDAt(time.Date(2026, 1, 30, 9, 30, 0, 0, time.UTC)))
 	for name, part := range map[string]string{
 		DocumentKey(7): documentKeyPart, inboxKey(7): inboxKeyPart, conversationsKey(7): "c", onlineKey(7): leaseKeyPart, profileKey(7): copyKeyPart,
 		postKey(post): copyKeyPart, "v:town/a/b": familyKeyPart, "{u4294967295}:zz": "zz",

@@ -81,7 +81,7 @@ func (p *documentParser) unpackAuthors(field AuthorsField, packed string) (autho
 		since := binary.BigEndian.Uint64(bytes[4:])
 		p.failed = p.failed || since&countsNothingBit != 0 && field != HostsField
 		authors = append(authors, services.FollowedAuthor{
-			Author: services.UserID(binary.BigEndian.Uint32(bytes)), ItemsCountAfter: services.PostID(since &^ countsNothingBit), CountsNothing: since&countsNothingBit != 0,
+			Author: services.UserID(binary.BigEndian.Uint32(bytes)), ItemsCountAfter: services.SortableID(since &^ countsNothingBit), CountsNothing: since&countsNothingBit != 0,
 		})
 	}
 	return authors

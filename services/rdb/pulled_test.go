@@ -44,7 +44,7 @@ func (v feedTest) wantPulled(what string, result redis.Result, status redis.Resu
 func TestDocumentsListThePulledAuthors(t *testing.T) {
 	// The second entry's time contains the bytes of the first author's ID, so that a search for them also matches at a wrong
 	// offset.
-	follow, second := services.FollowedAuthor{Author: author, ItemsCountAfter: 3}, services.FollowedAuthor{Author: otherUser, ItemsCountAfter: services.PostID(author)<<32 | services.PostID(author)}
+	follow, second := services.FollowedAuthor{Author: author, ItemsCountAfter: 3}, services.FollowedAuthor{Author: otherUser, ItemsCountAfter: services.SortableID(author)<<32 | services.SortableID(author)}
 	eachRedis(t, func(v feedTest) {
 		first := follow
 		if result := v.addPulledAuthor(1, first); result.Status != redis.Missing {

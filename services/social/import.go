@@ -172,9 +172,9 @@ func (im *followImport) edges(into []services.FollowEdge, users map[string]servi
 	// commit.
 	now := im.ids.Next()
 	for _, next := range im.batch {
-		edge := services.FollowEdge{Follower: im.keys.ID(next.follower, users), Followee: im.keys.ID(next.followee, users), PostsCountAfter: next.since}
+		edge := services.FollowEdge{Follower: im.keys.ID(next.follower, users), Followee: im.keys.ID(next.followee, users), PostsCountAfter: services.PostID(next.since)}
 		if edge.PostsCountAfter == 0 {
-			edge.PostsCountAfter = now
+			edge.PostsCountAfter = services.PostID(now)
 		}
 		into = append(into, edge)
 		if im.Opts.BothDirections {

@@ -95,7 +95,7 @@ func (c *peopleModel) follow() {
 	of := c.drawAnyPair()
 	_, follows := c.followedSince[of]
 	if c.commitExpectingChange(c.service.Follow(of.reader, of.author), !follows && !c.readerBlocks[of] && !c.authorBlocks[of]) {
-		c.followedSince[of] = c.IDs.Next()
+		c.followedSince[of] = services.PostID(c.IDs.Next())
 		delete(c.followMode, of) // the end of a former follow deletes its mode
 	}
 }
@@ -296,7 +296,7 @@ func checkPeopleAgainstModel(t *testing.T, engines fanouttest.Options) {
 		for _, reader := range c.readers { // most actions below need a follow
 			for _, author := range c.authors[:2] {
 				c.commitExpectingChange(c.service.Follow(reader, author), true)
-				c.followedSince[userPair{reader, author}] = c.IDs.Next()
+				c.followedSince[userPair{reader, author}] = services.PostID(c.IDs.Next())
 			}
 		}
 		act := func(do func()) func(*rapid.T) {

@@ -28,7 +28,7 @@ func TestRestrictionsOfOnePastMillisecondKeepTheirOrder(t *testing.T) {
 					t.Errorf("%s of %d: %v", restrictionVerbs[kind].done, other, err)
 				}
 			}
-			list, _, err := n.service.Restrictions(t.Context(), kind, owner, services.MaxPostID, 10)
+			list, _, err := n.service.Restrictions(t.Context(), kind, owner, services.MaxSortableID, 10)
 			n.Must(err)
 			var listed []services.UserID
 			for _, r := range list {

@@ -265,6 +265,8 @@ func (d dialect) bindOne(arg any) any {
 	// The common types come first, because the cases are tried in order, for each argument of each statement.
 	case services.UserID:
 		return int64(value)
+	case services.PostID:
+		return int64(value)
 	case services.NotificationID:
 		return int64(value)
 	case services.SortableID:
@@ -277,7 +279,7 @@ func (d dialect) bindOne(arg any) any {
 		return value
 	case []services.UserID:
 		return bindNumbers(d, value)
-	case []services.SortableID:
+	case []services.PostID:
 		return bindNumbers(d, value)
 	case []services.NotificationID:
 		return bindNumbers(d, value)

@@ -62,17 +62,17 @@ func (c *smallNode) readFacts() map[string]any {
 		newest, _, err := changelog.LastSequence(ctx, c.Store, kind)
 		put("log "+kind, newest, err)
 	}
-	numbers, err := people.IDs(ctx, c.Store, comparedPeople)
-	put("numbers", numbers, err)
-	for key, number := range numbers {
-		feed, err := posts.HomeFeed(ctx, c.Store, number, services.MaxPostID, 10)
+	ids, err := people.IDs(ctx, c.Store, comparedPeople)
+	put("ids", ids, err)
+	for key, id := range ids {
+		feed, err := posts.HomeFeed(ctx, c.Store, id, services.MaxPostID, 10)
 		put("feed of "+key, feed, err)
-		seen, err := positions.Of(ctx, c.Store, number, positions.HomeFeedView, "")
+		seen, err := positions.Of[services.PostID](ctx, c.Store, id, positions.HomeFeedView, "")
 		put("mark of "+key, seen, err)
-		users, err := people.ByID(ctx, c.Store, []services.UserID{number})
+		users, err := people.ByID(ctx, c.Store, []services.UserID{id})
 		put("profile of "+key, users, err)
 		var kept []string
-		err = export.Write(ctx, c.Store, number, slices.Concat(live.Exports, notifications.Exports), func(line []byte) error {
+		err = export.Write(ctx, c.Store, id, slices.Concat(live.Exports, notifications.Exports), func(line []byte) error {
 			for _, kind := range []string{`"show"`, `"reminder"`, `"notification"`, `"notificationMark"`} {
 				if strings.HasPrefix(string(line), `{"type":`+kind) {
 					kept = append(kept, string(line))
@@ -81,8 +81,8 @@ func (c *smallNode) readFacts() map[string]any {
 			return nil
 		})
 		put("shows and notifications of "+key, kept, err)
-		for other, followee := range numbers {
-			edge, follows, err := people.Edge(ctx, c.Store, number, followee)
+		for other, followee := range ids {
+			edge, follows, err := people.Edge(ctx, c.Store, id, followee)
 			put(key+" and "+other, []any{edge, follows}, err)
 		}
 	}

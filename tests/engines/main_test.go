@@ -102,7 +102,7 @@ func readAcksAndKill(t *testing.T, cmd *exec.Cmd, out *bufio.Reader, killAfter i
 		if err != nil {
 			t.Fatalf("the child says %q", line)
 		}
-		acks = append(acks, id)
+		acks = append(acks, services.PostID(id))
 		if len(acks) == killAfter {
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)

@@ -209,7 +209,7 @@ func TestAnsweredWritesSurviveTheServersKill(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		acks = append(acks, must(services.ParseSortableID(strings.TrimSpace(line)))(t))
+		acks = append(acks, services.PostID(must(services.ParseSortableID(strings.TrimSpace(line)))(t)))
 	}
 	server.Kill()
 	for { // reads the rest of the writes that were acknowledged before the kill
@@ -218,7 +218,7 @@ func TestAnsweredWritesSurviveTheServersKill(t *testing.T) {
 		if err != nil || notID != nil {
 			break
 		}
-		acks = append(acks, id)
+		acks = append(acks, services.PostID(id))
 	}
 	server.Start(t)
 	wantAckedPosts(t, sqltest.Open(t, sql.Config{URL: url}), acks)

@@ -219,7 +219,7 @@ func TestIDsOfABatchRise(t *testing.T) {
 						return err
 					}
 				}
-				return putPost(b.ctx, tx, 1, tx.NewID(ids), fmt.Sprint(i))
+				return putPost(b.ctx, tx, 1, services.PostID(tx.NewID(ids)), fmt.Sprint(i))
 			}
 		}
 		equal(b.t, errors.Join(b.WriteAll(b.ctx, fns)...), nil)

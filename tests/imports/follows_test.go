@@ -86,7 +86,7 @@ func (im *testImporter) mustImportFollows(opts importer.Options) importer.Report
 }
 
 // sinceByFollow reads every follow among the keys back: "alice>bob" -> since.
-func (im *testImporter) sinceByFollow(keys ...string) map[string]services.PostID {
+func (im *testImporter) sinceByFollow(keys ...string) map[string]services.SortableID {
 	im.t.Helper()
 	ids, err := people.IDs(im.t.Context(), im.db, keys)
 	if err != nil {
@@ -96,14 +96,14 @@ func (im *testImporter) sinceByFollow(keys ...string) map[string]services.PostID
 	for key, id := range ids {
 		names[id] = key
 	}
-	all := map[string]services.PostID{}
+	all := map[string]services.SortableID{}
 	for id, followee := range names {
 		edges, err := people.Followers(im.t.Context(), im.db, id, 0, 100_000, time.Time{})
 		if err != nil {
 			im.t.Fatal(err)
 		}
 		for _, edge := range edges {
-			all[names[edge.Follower]+">"+followee] = edge.PostsCountAfter
+			all[names[edge.Follower]+">"+followee] = services.SortableID(edge.PostsCountAfter)
 		}
 	}
 	return all

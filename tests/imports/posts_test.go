@@ -286,8 +286,8 @@ func (p *publishingStore) Each(ctx context.Context, st sql.Statement, args []any
 		return err
 	}
 	moment := services.SortableIDAt(time.Date(2026, 1, 30, 9, 30, 0, 0, time.UTC))
-	newest, newestErr := posts.NewestAt(ctx, p.DB, []services.PostID{moment})
-	live := services.Post{ID: max(moment, newest[moment]+1), Author: 9, Kind: services.PostKindPost, Body: "live"}
+	newest, newestErr := posts.NewestAt(ctx, p.DB, []services.SortableID{moment})
+	live := services.Post{ID: max(services.PostID(moment), newest[moment]+1), Author: 9, Kind: services.PostKindPost, Body: "live"}
 	if err := errors.Join(newestErr, p.Write(ctx, func(tx *sql.Tx) error { return posts.Insert(ctx, tx, live) })); err != nil {
 		p.t.Error(err)
 	}

@@ -187,7 +187,7 @@ func (w *World) Follow(author services.UserID, readers ...services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for _, reader := range readers {
-			edge := services.FollowEdge{Follower: reader, Followee: author, PostsCountAfter: w.IDs.Next()}
+			edge := services.FollowEdge{Follower: reader, Followee: author, PostsCountAfter: services.PostID(w.IDs.Next())}
 			if _, err := people.InsertFollow(ctx, tx, edge); err != nil {
 				return err
 			}
@@ -229,7 +229,7 @@ func (w *World) SetFollowMode(author, reader services.UserID, mode services.Foll
 // Post publishes a post, and enqueues its job.
 func (w *World) Post(author services.UserID) services.PostID {
 	w.TB.Helper()
-	id := w.IDs.Next()
+	id := services.PostID(w.IDs.Next())
 	w.PublishPostWithID(author, id)
 	return id
 }
@@ -240,7 +240,7 @@ func (w *World) InsertPosts(author services.UserID, count int) []services.PostID
 	w.TB.Helper()
 	ids := make([]services.PostID, count)
 	for i := range ids {
-		ids[i] = w.IDs.Next()
+		ids[i] = services.PostID(w.IDs.Next())
 	}
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for _, id := range ids {
@@ -377,7 +377,7 @@ func (w *World) DiffAgainstFacts(user services.UserID) string {
 	// What is expected comes from SQL, by the statements of pages and not by the statements of rebuilds.
 	entries, err := posts.InboxFeed(ctx, w.Store, user, services.MaxPostID, services.FeedRetention)
 	w.Must(err)
-	seen, err := positions.Of(ctx, w.Store, user, positions.HomeFeedView, "")
+	seen, err := positions.Of[services.PostID](ctx, w.Store, user, positions.HomeFeedView, "")
 	w.Must(err)
 	count, err := posts.CountNewPushed(ctx, w.Store, user, seen, services.FeedRetention+1)
 	w.Must(err)

@@ -14,7 +14,7 @@ type Boards interface {
 	Event(kind int, user, other services.UserID) error
 	// Follow merges an author's shows into a follower's projection, and returns the hosts that the document must name. refused is true
 	// if something was removed since the stamp. At each pause other work may run.
-	Follow(pause func(), reader, author services.UserID, since services.PostID, stamp redis.ClockStamp) (hosts []services.FollowedAuthor, refused bool, err error)
+	Follow(pause func(), reader, author services.UserID, since services.SortableID, stamp redis.ClockStamp) (hosts []services.FollowedAuthor, refused bool, err error)
 	// Hosts are the hosts that a reader follows, by the facts.
 	Hosts(reader services.UserID) []services.FollowedAuthor
 	// CheckBoards compares the boards that readers see with the facts after a step. CompareBoard compares the board of one reader
@@ -30,7 +30,7 @@ func (w *World) AddEventKinds(kinds ...int) { w.eventDeck = append(w.eventDeck, 
 func (w *World) RareEventCopies() int { return len(w.eventDeck)/8 + 1 }
 
 // FollowedSince is when a reader followed an author.
-func (w *World) FollowedSince(reader, author services.UserID) (since services.PostID, follows bool) {
+func (w *World) FollowedSince(reader, author services.UserID) (since services.SortableID, follows bool) {
 	since, follows = w.followStarts[edge{reader, author}]
 	return since, follows
 }

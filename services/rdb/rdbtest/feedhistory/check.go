@@ -54,7 +54,8 @@ func parseSnapshot(fields []any, members []string) (s feedSnapshot) {
 	for i, into := range []*string{&s.readyField, &s.versionField, &s.feedCountField, &T, &s.newestTrimmedField} {
 		*into, _ = fields[i].(string)
 	}
-	s.seen, _ = services.ParseSortableID(T)
+	seen, _ := services.ParseSortableID(T)
+	s.seen = services.PostID(seen)
 	packed, _ := fields[5].(string)
 	s.pulledAuthors = SortByAuthor(unpackAuthors(packed))
 	packed, _ = fields[6].(string)
@@ -195,7 +196,7 @@ func unpackAuthors(packed string) (authors []services.FollowedAuthor) {
 	for ; len(packed) >= 12; packed = packed[12:] {
 		bytes := []byte(packed[:12])
 		authors = append(authors, services.FollowedAuthor{
-			Author: services.UserID(binary.BigEndian.Uint32(bytes)), ItemsCountAfter: services.PostID(binary.BigEndian.Uint64(bytes[4:])),
+			Author: services.UserID(binary.BigEndian.Uint32(bytes)), ItemsCountAfter: services.SortableID(binary.BigEndian.Uint64(bytes[4:])),
 		})
 	}
 	return authors
@@ -208,7 +209,7 @@ func parseEntry(member string) (entry services.FeedEntry, ok bool) {
 	}
 	post, author, flag := member[:services.SortableIDLetters], member[services.SortableIDLetters:len(member)-1], member[len(member)-1]
 	id, err := services.ParseSortableID(post)
-	entry.Post, entry.CountsAsNew = id, flag == '+'
+	entry.Post, entry.CountsAsNew = services.PostID(id), flag == '+'
 	entry.Author, ok = rdb.ParseAuthor(author)
 	return entry, ok && err == nil && (flag == '+' || flag == '-')
 }

@@ -44,7 +44,7 @@ func (f *longFeed) pushPosts(ids ...services.PostID) error {
 	for _, id := range ids {
 		author := f.posts[id].Author
 		if since, follows := f.followStarts[edge{f.reader, author}]; follows {
-			adds = append(adds, rdb.InboxPost{Reader: f.reader, Entry: services.FeedEntry{Post: id, Author: author, CountsAsNew: id > since}})
+			adds = append(adds, rdb.InboxPost{Reader: f.reader, Entry: services.FeedEntry{Post: id, Author: author, CountsAsNew: id > services.PostID(since)}})
 		} else if author == f.reader {
 			adds = append(adds, rdb.InboxPost{Reader: f.reader, Entry: services.FeedEntry{Post: id, Author: author}})
 		}
@@ -65,7 +65,7 @@ func (f *longFeed) pushPosts(ids ...services.PostID) error {
 func (f *longFeed) publishMany(number int) error {
 	var ids []services.PostID
 	for range number {
-		id := f.NextID()
+		id := services.PostID(f.NextID())
 		if f.Random.IntN(12) == 0 {
 			f.uncommittedIDs = append(f.uncommittedIDs, id)
 			continue

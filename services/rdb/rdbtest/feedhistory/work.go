@@ -57,7 +57,7 @@ func (w *World) updateFollowerChunk(pause func(), id services.PostID, remove boo
 	var readers []services.UserID
 	for _, reader := range w.Followers(post.Author, after) {
 		if reader <= to {
-			counts := id > w.followStarts[edge{reader, post.Author}]
+			counts := id > services.PostID(w.followStarts[edge{reader, post.Author}])
 			adds = append(adds, rdb.InboxPost{Reader: reader, Entry: services.FeedEntry{Post: id, Author: post.Author, CountsAsNew: counts}})
 			readers = append(readers, reader)
 		}
@@ -102,7 +102,7 @@ func (w *World) addPostAgain(pause func(), reader services.UserID, id services.P
 			if !follows {
 				return nil
 			}
-			entry.CountsAsNew = id > since
+			entry.CountsAsNew = id > services.PostID(since)
 		}
 		pause()
 		result, err := w.Client.MergeIntoInbox(w.Ctx, rdb.InboxMerge{Reader: reader, Stamp: stamp, Entries: []services.FeedEntry{entry}})
@@ -153,7 +153,7 @@ func (w *World) reconcileFollow(pause func(), reader, author services.UserID) er
 		posts := w.matchingPosts(func(post *services.Post) bool { return post.Author == author && !post.Deleted })
 		entries := make([]services.FeedEntry, min(len(posts), w.postsReadOnFollow))
 		for i := range entries {
-			entries[i] = services.FeedEntry{Post: posts[i], Author: author, CountsAsNew: posts[i] > since}
+			entries[i] = services.FeedEntry{Post: posts[i], Author: author, CountsAsNew: posts[i] > services.PostID(since)}
 		}
 		pause()
 		result, err := w.Client.MergeIntoInbox(w.Ctx, rdb.InboxMerge{Reader: reader, Stamp: stamp, RefuseEarlierReads: true, PulledAuthors: pulled, Hosts: hosts, Entries: entries})

@@ -37,10 +37,10 @@ type World struct {
 
 	// The maps below are the facts. A transaction is one write to them: between two pauses only the current step runs.
 	posts          map[services.PostID]*services.Post
-	followStarts   map[edge]services.PostID            // the time of the follow
+	followStarts   map[edge]services.SortableID        // the time of the follow
 	seenUpTo       map[services.UserID]services.PostID // up to which post each user has seen the feed
 	pulledAuthors  map[services.UserID]bool            // authors whose posts are pulled: their followers' documents must name them
-	lastAssignedID services.PostID                     // greatest ID that was assigned
+	lastAssignedID services.SortableID                 // greatest ID that was assigned
 	uncommittedIDs []services.PostID                   // IDs assigned to transactions that have not committed
 
 	// queue has the jobs that have not ended. Their order does not matter: any of them may run next.
@@ -74,7 +74,7 @@ const (
 func newWorld(ctx context.Context, client *rdb.Projections, seed uint64, first services.UserID) *World {
 	w := &World{
 		Ctx: ctx, Client: client, Random: rand.New(rand.NewPCG(seed, 1)), RemovalRereadsFollow: true, followRemovesDeletedPosts: true, postsReadOnFollow: inboxCapacity + 1, lastAssignedID: 1 << 21,
-		posts: map[services.PostID]*services.Post{}, followStarts: map[edge]services.PostID{},
+		posts: map[services.PostID]*services.Post{}, followStarts: map[edge]services.SortableID{},
 		seenUpTo: map[services.UserID]services.PostID{}, lastSnapshots: map[services.UserID]feedSnapshot{},
 	}
 	for i := range 2 + w.Random.IntN(maxPeople-1) {
@@ -225,7 +225,7 @@ func (w *World) queueEdgeJob(reader, author services.UserID) {
 
 // publish commits a post, whose ID may have been assigned long before. One call in six only assigns an ID, for a later call.
 func (w *World) publish(author services.UserID) {
-	id := w.NextID()
+	id := services.PostID(w.NextID())
 	if w.Random.IntN(6) == 0 {
 		w.uncommittedIDs = append(w.uncommittedIDs, id)
 		return
@@ -339,7 +339,7 @@ func (w *World) randomPost() (services.PostID, bool) {
 }
 
 // NextID assigns an ID, which is greater than all before. The step leaves room for the sequence and node of real IDs.
-func (w *World) NextID() services.PostID {
+func (w *World) NextID() services.SortableID {
 	w.lastAssignedID += 1 << 21
 	return w.lastAssignedID
 }
@@ -364,7 +364,7 @@ func (w *World) homeFeedFromFacts(reader services.UserID) []services.FeedEntry {
 		author := w.posts[id].Author
 		since, follows := w.followStarts[edge{reader, author}]
 		if follows || author == reader {
-			entries = append(entries, services.FeedEntry{Post: id, Author: author, CountsAsNew: follows && id > since})
+			entries = append(entries, services.FeedEntry{Post: id, Author: author, CountsAsNew: follows && id > services.PostID(since)})
 		}
 	}
 	return entries
