@@ -68,10 +68,10 @@ func GCPercent(live uint64) int {
 const (
 	minIdleBytes              = 16 << 20 // less idle memory is not worth a collection
 	maxLiveToIdleRatio        = 4        // idle memory of less than a quarter of the live heap is not worth a collection
-	minSecondsUntilReuse      = 5        // memory that will be used again sooner is not idle
-	idleSecondsBeforeRelease  = 3        // seconds in a row in which worthGivingBack must hold
-	minSecondsBetweenReleases = 15       // seconds between two releases, at least
-	maxGCMarkedBytesPerSecond = 8 << 20  // live bytes that releases may walk a second on average: a large heap is released more rarely
+	minSecondsUntilReuse      = 2        // memory that will be used again sooner is not idle
+	idleSecondsBeforeRelease  = 2        // seconds in a row in which worthGivingBack must hold
+	minSecondsBetweenReleases = 5        // seconds between two releases, at least
+	maxGCMarkedBytesPerSecond = 16 << 20 // live bytes that releases may walk a second on average: a large heap is released more rarely
 )
 
 // ReleaseIdleMemory returns a function that is called each second. When a rush is over, it calls free, which collects the heap and

@@ -117,8 +117,8 @@ func (c *Projections) DocumentVersions(ctx context.Context, users []services.Use
 		}
 		// While a document is being built, n is not the version that a reader would get. A version that cannot be read is 0,
 		// like that of a missing document: the caller rebuilds both.
-		if texts[0] == "1" && texts[1] == epoch {
-			versions[i], _ = strconv.ParseUint(texts[2], 10, 64)
+		if texts[2] == "1" && texts[1] == epoch {
+			versions[i], _ = strconv.ParseUint(texts[0], 10, 64)
 		}
 	})
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *Projections) DocumentVersions(ctx context.Context, users []services.Use
 }
 
 // versionFields say which version a document has. They are read each second for every user who is watched.
-var versionFields = redis.NewFewFields([]string{"st", "e", "n"})
+var versionFields = redis.NewFewFields([]string{"n", "e", "st"})
 
 // versionReads are lists that DocumentVersions reuses.
 var versionReads = sync.Pool{New: func() any { return new([]redis.KeyRead) }}
