@@ -118,11 +118,13 @@ func (r *ReaderIndex[K]) RecordChange(key K) {
 }
 
 // takeDueReaders lists the readers of changed keys whose last notification is long enough ago, and forgets the times of keys
-// without readers. The lock is held.
-func (r *ReaderIndex[K]) takeDueReaders(now time.Time) (users []services.UserID) {
+// without readers. next is the time until the first of the other keys is due. The lock is held.
+func (r *ReaderIndex[K]) takeDueReaders(now time.Time) (users []services.UserID, next time.Duration) {
+	next = MinNotifyInterval
 	for key := range r.owed {
 		// A clock that was set back must not silence a key.
 		if since := now.Sub(r.notified[key]); since >= 0 && since < MinNotifyInterval {
+			next = min(next, MinNotifyInterval-since)
 			continue
 		}
 		delete(r.owed, key)
@@ -130,16 +132,16 @@ func (r *ReaderIndex[K]) takeDueReaders(now time.Time) (users []services.UserID)
 		users = slices.AppendSeq(users, maps.Keys(r.readers[key]))
 	}
 	maps.DeleteFunc(r.notified, func(key K, _ time.Time) bool { return len(r.readers[key]) == 0 })
-	return users
+	return users, next
 }
 
 // Notify notifies the readers of changed keys that are due, and sets a timer for the others.
 func (r *ReaderIndex[K]) Notify() {
 	r.mu.Lock()
-	users := r.takeDueReaders(r.clock.Now())
+	users, next := r.takeDueReaders(r.clock.Now())
 	if len(r.owed) > 0 && !r.waits {
 		r.waits = true
-		time.AfterFunc(MinNotifyInterval, func() {
+		time.AfterFunc(next, func() {
 			r.mu.Lock()
 			r.waits = false
 			r.mu.Unlock()

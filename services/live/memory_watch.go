@@ -79,10 +79,12 @@ func (a *hostChangeReceivers[K]) recordAllChanged() {
 // notifyPending notifies of the pending changes: at once, or by a timer if the last notification is less than MinNotifyInterval ago.
 func (a *hostChangeReceivers[K]) notifyPending() {
 	a.mu.Lock()
-	list := a.due(a.clock.Now())
+	now := a.clock.Now()
+	list := a.due(now)
 	if (len(a.pending) > 0 || a.allChanged) && !a.waits {
 		a.waits = true
-		time.AfterFunc(changelog.MinNotifyInterval, func() {
+		// After the whole interval, changes that come faster than a notification and a half would all wait for it.
+		time.AfterFunc(changelog.MinNotifyInterval-now.Sub(a.notified), func() {
 			a.mu.Lock()
 			a.waits = false
 			a.mu.Unlock()
