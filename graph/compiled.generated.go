@@ -1694,6 +1694,41 @@ func compileMutation(known Appenders, selected ast.SelectionSet) *selection[root
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().PinAuthorMode(ctx, fc.Args["input"].(PinAuthorModeInput))
 			})
+		case "publishAnnouncement":
+			return resolvedObject(field, false, compilePublishAnnouncementPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_publishAnnouncement, func(ctx context.Context, ec *executionContext, _ *root) (*PublishAnnouncementPayload, error) {
+				fc := graphql.GetFieldContext(ctx)
+				return ec.Resolvers.Mutation().PublishAnnouncement(ctx, fc.Args["input"].(PublishAnnouncementInput))
+			})
+		case "editAnnouncement":
+			return resolvedObject(field, false, compileEditAnnouncementPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_editAnnouncement, func(ctx context.Context, ec *executionContext, _ *root) (*EditAnnouncementPayload, error) {
+				fc := graphql.GetFieldContext(ctx)
+				return ec.Resolvers.Mutation().EditAnnouncement(ctx, fc.Args["input"].(EditAnnouncementInput))
+			})
+		case "withdrawAnnouncement":
+			return resolvedObject(field, false, compileWithdrawAnnouncementPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_withdrawAnnouncement, func(ctx context.Context, ec *executionContext, _ *root) (*WithdrawAnnouncementPayload, error) {
+				fc := graphql.GetFieldContext(ctx)
+				return ec.Resolvers.Mutation().WithdrawAnnouncement(ctx, fc.Args["input"].(WithdrawAnnouncementInput))
+			})
+		case "markAnnouncementsRead":
+			return resolvedObject(field, false, compileMarkAnnouncementsReadPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_markAnnouncementsRead, func(ctx context.Context, ec *executionContext, _ *root) (*MarkAnnouncementsReadPayload, error) {
+				fc := graphql.GetFieldContext(ctx)
+				return ec.Resolvers.Mutation().MarkAnnouncementsRead(ctx, fc.Args["input"].(MarkAnnouncementsReadInput))
+			})
+		case "raiseDot":
+			return resolvedObject(field, false, compileRaiseDotPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_raiseDot, func(ctx context.Context, ec *executionContext, _ *root) (*RaiseDotPayload, error) {
+				fc := graphql.GetFieldContext(ctx)
+				return ec.Resolvers.Mutation().RaiseDot(ctx, fc.Args["input"].(RaiseDotInput))
+			})
+		case "clearDot":
+			return resolvedObject(field, false, compileClearDotPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_clearDot, func(ctx context.Context, ec *executionContext, _ *root) (*ClearDotPayload, error) {
+				fc := graphql.GetFieldContext(ctx)
+				return ec.Resolvers.Mutation().ClearDot(ctx, fc.Args["input"].(ClearDotInput))
+			})
+		case "setSegments":
+			return resolvedObject(field, false, compileSetSegmentsPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_setSegments, func(ctx context.Context, ec *executionContext, _ *root) (*SetSegmentsPayload, error) {
+				fc := graphql.GetFieldContext(ctx)
+				return ec.Resolvers.Mutation().SetSegments(ctx, fc.Args["input"].(SetSegmentsInput))
+			})
 		case "markLiveBoardSeen":
 			return resolvedObject(field, false, compileMarkLiveBoardSeenPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_markLiveBoardSeen, func(ctx context.Context, ec *executionContext, _ *root) (*MarkLiveBoardSeenPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
@@ -1878,41 +1913,6 @@ func compileMutation(known Appenders, selected ast.SelectionSet) *selection[root
 			return resolvedObject(field, false, compileMarkSiteMessagesUnreadPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_markSiteMessagesUnread, func(ctx context.Context, ec *executionContext, _ *root) (*MarkSiteMessagesUnreadPayload, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Mutation().MarkSiteMessagesUnread(ctx, fc.Args["input"].(MarkSiteMessagesUnreadInput))
-			})
-		case "publishAnnouncement":
-			return resolvedObject(field, false, compilePublishAnnouncementPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_publishAnnouncement, func(ctx context.Context, ec *executionContext, _ *root) (*PublishAnnouncementPayload, error) {
-				fc := graphql.GetFieldContext(ctx)
-				return ec.Resolvers.Mutation().PublishAnnouncement(ctx, fc.Args["input"].(PublishAnnouncementInput))
-			})
-		case "editAnnouncement":
-			return resolvedObject(field, false, compileEditAnnouncementPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_editAnnouncement, func(ctx context.Context, ec *executionContext, _ *root) (*EditAnnouncementPayload, error) {
-				fc := graphql.GetFieldContext(ctx)
-				return ec.Resolvers.Mutation().EditAnnouncement(ctx, fc.Args["input"].(EditAnnouncementInput))
-			})
-		case "withdrawAnnouncement":
-			return resolvedObject(field, false, compileWithdrawAnnouncementPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_withdrawAnnouncement, func(ctx context.Context, ec *executionContext, _ *root) (*WithdrawAnnouncementPayload, error) {
-				fc := graphql.GetFieldContext(ctx)
-				return ec.Resolvers.Mutation().WithdrawAnnouncement(ctx, fc.Args["input"].(WithdrawAnnouncementInput))
-			})
-		case "markAnnouncementsRead":
-			return resolvedObject(field, false, compileMarkAnnouncementsReadPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_markAnnouncementsRead, func(ctx context.Context, ec *executionContext, _ *root) (*MarkAnnouncementsReadPayload, error) {
-				fc := graphql.GetFieldContext(ctx)
-				return ec.Resolvers.Mutation().MarkAnnouncementsRead(ctx, fc.Args["input"].(MarkAnnouncementsReadInput))
-			})
-		case "raiseDot":
-			return resolvedObject(field, false, compileRaiseDotPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_raiseDot, func(ctx context.Context, ec *executionContext, _ *root) (*RaiseDotPayload, error) {
-				fc := graphql.GetFieldContext(ctx)
-				return ec.Resolvers.Mutation().RaiseDot(ctx, fc.Args["input"].(RaiseDotInput))
-			})
-		case "clearDot":
-			return resolvedObject(field, false, compileClearDotPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_clearDot, func(ctx context.Context, ec *executionContext, _ *root) (*ClearDotPayload, error) {
-				fc := graphql.GetFieldContext(ctx)
-				return ec.Resolvers.Mutation().ClearDot(ctx, fc.Args["input"].(ClearDotInput))
-			})
-		case "setSegments":
-			return resolvedObject(field, false, compileSetSegmentsPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_setSegments, func(ctx context.Context, ec *executionContext, _ *root) (*SetSegmentsPayload, error) {
-				fc := graphql.GetFieldContext(ctx)
-				return ec.Resolvers.Mutation().SetSegments(ctx, fc.Args["input"].(SetSegmentsInput))
 			})
 		case "likePost":
 			return resolvedObject(field, false, compileLikePostPayload(known, field.SelectionSet), (*executionContext).fieldContext_Mutation_likePost, func(ctx context.Context, ec *executionContext, _ *root) (*LikePostPayload, error) {
@@ -3485,6 +3485,11 @@ func compileViewer(known Appenders, selected ast.SelectionSet) *selection[Viewer
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Viewer().HomeFeed(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["lastId"].(*string), fc.Args["newerThan"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 			})
+		case "announcements":
+			return resolvedObject(field, false, compileAnnouncementConnection(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_announcements, func(ctx context.Context, ec *executionContext, obj *Viewer) (*AnnouncementConnection, error) {
+				fc := graphql.GetFieldContext(ctx)
+				return ec.Resolvers.Viewer().Announcements(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
+			})
 		case "liveBoard":
 			return resolvedObject(field, false, compileLiveBoardConnection(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_liveBoard, func(ctx context.Context, ec *executionContext, obj *Viewer) (*LiveBoardConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
@@ -3514,11 +3519,6 @@ func compileViewer(known Appenders, selected ast.SelectionSet) *selection[Viewer
 			return resolvedObject(field, false, compileSiteMessageConnection(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_siteMessages, func(ctx context.Context, ec *executionContext, obj *Viewer) (*SiteMessageConnection, error) {
 				fc := graphql.GetFieldContext(ctx)
 				return ec.Resolvers.Viewer().SiteMessages(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["type"].(*string), fc.Args["unreadOnly"].(bool))
-			})
-		case "announcements":
-			return resolvedObject(field, false, compileAnnouncementConnection(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_announcements, func(ctx context.Context, ec *executionContext, obj *Viewer) (*AnnouncementConnection, error) {
-				fc := graphql.GetFieldContext(ctx)
-				return ec.Resolvers.Viewer().Announcements(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 			})
 		case "notifications":
 			return resolvedObject(field, false, compileNotificationConnection(known, field.SelectionSet), (*executionContext).fieldContext_Viewer_notifications, func(ctx context.Context, ec *executionContext, obj *Viewer) (*NotificationConnection, error) {

@@ -287,7 +287,7 @@ func (ec *executionContext) unmarshalInputIngestAction(ctx context.Context, obj 
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"publishPost", "editPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "createConversation", "joinConversation", "quitConversation", "addMembers", "removeMembers", "sendMessage", "recallMessage", "enterConversation", "leaveConversation", "markConversationRead", "markConversationUnread", "muteConversation", "unmuteConversation", "markLiveBoardSeen", "notify", "withdrawNotification", "scheduleShow", "rescheduleShow", "startShow", "endShow", "cancelShow", "setReplay", "remindMe", "cancelReminder", "sendSiteMessage", "editSiteMessage", "markSiteMessagesRead", "markSiteMessagesUnread", "publishAnnouncement", "editAnnouncement", "withdrawAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead", "mute", "unmute", "block", "unblock", "hideFrom", "unhideFrom", "setDisplayPolicy", "setGroupPolicy", "setCategoryPreference", "setFollowMode", "touchView", "addViewItem", "removeViewItem"}
+	fieldsInOrder := [...]string{"publishPost", "editPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "createConversation", "joinConversation", "quitConversation", "addMembers", "removeMembers", "sendMessage", "recallMessage", "enterConversation", "leaveConversation", "markConversationRead", "markConversationUnread", "muteConversation", "unmuteConversation", "publishAnnouncement", "editAnnouncement", "withdrawAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markLiveBoardSeen", "notify", "withdrawNotification", "scheduleShow", "rescheduleShow", "startShow", "endShow", "cancelShow", "setReplay", "remindMe", "cancelReminder", "sendSiteMessage", "editSiteMessage", "markSiteMessagesRead", "markSiteMessagesUnread", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead", "mute", "unmute", "block", "unblock", "hideFrom", "unhideFrom", "setDisplayPolicy", "setGroupPolicy", "setCategoryPreference", "setFollowMode", "touchView", "addViewItem", "removeViewItem"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -455,6 +455,55 @@ func (ec *executionContext) unmarshalInputIngestAction(ctx context.Context, obj 
 				return it, err
 			}
 			it.UnmuteConversation = data
+		case "publishAnnouncement":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("publishAnnouncement"))
+			data, err := ec.unmarshalOPublishAnnouncementInput2ᚖtidingsᚋgraphᚐPublishAnnouncementInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.PublishAnnouncement = data
+		case "editAnnouncement":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("editAnnouncement"))
+			data, err := ec.unmarshalOEditAnnouncementInput2ᚖtidingsᚋgraphᚐEditAnnouncementInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.EditAnnouncement = data
+		case "withdrawAnnouncement":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("withdrawAnnouncement"))
+			data, err := ec.unmarshalOWithdrawAnnouncementInput2ᚖtidingsᚋgraphᚐWithdrawAnnouncementInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.WithdrawAnnouncement = data
+		case "raiseDot":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("raiseDot"))
+			data, err := ec.unmarshalORaiseDotInput2ᚖtidingsᚋgraphᚐRaiseDotInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RaiseDot = data
+		case "setSegments":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("setSegments"))
+			data, err := ec.unmarshalOSetSegmentsInput2ᚖtidingsᚋgraphᚐSetSegmentsInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.SetSegments = data
+		case "markAnnouncementsRead":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markAnnouncementsRead"))
+			data, err := ec.unmarshalOMarkAnnouncementsReadInput2ᚖtidingsᚋgraphᚐMarkAnnouncementsReadInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.MarkAnnouncementsRead = data
+		case "clearDot":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("clearDot"))
+			data, err := ec.unmarshalOClearDotInput2ᚖtidingsᚋgraphᚐClearDotInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ClearDot = data
 		case "markLiveBoardSeen":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markLiveBoardSeen"))
 			data, err := ec.unmarshalOMarkLiveBoardSeenInput2ᚖtidingsᚋgraphᚐMarkLiveBoardSeenInput(ctx, v)
@@ -560,55 +609,6 @@ func (ec *executionContext) unmarshalInputIngestAction(ctx context.Context, obj 
 				return it, err
 			}
 			it.MarkSiteMessagesUnread = data
-		case "publishAnnouncement":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("publishAnnouncement"))
-			data, err := ec.unmarshalOPublishAnnouncementInput2ᚖtidingsᚋgraphᚐPublishAnnouncementInput(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.PublishAnnouncement = data
-		case "editAnnouncement":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("editAnnouncement"))
-			data, err := ec.unmarshalOEditAnnouncementInput2ᚖtidingsᚋgraphᚐEditAnnouncementInput(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.EditAnnouncement = data
-		case "withdrawAnnouncement":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("withdrawAnnouncement"))
-			data, err := ec.unmarshalOWithdrawAnnouncementInput2ᚖtidingsᚋgraphᚐWithdrawAnnouncementInput(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.WithdrawAnnouncement = data
-		case "raiseDot":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("raiseDot"))
-			data, err := ec.unmarshalORaiseDotInput2ᚖtidingsᚋgraphᚐRaiseDotInput(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.RaiseDot = data
-		case "setSegments":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("setSegments"))
-			data, err := ec.unmarshalOSetSegmentsInput2ᚖtidingsᚋgraphᚐSetSegmentsInput(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.SetSegments = data
-		case "markAnnouncementsRead":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markAnnouncementsRead"))
-			data, err := ec.unmarshalOMarkAnnouncementsReadInput2ᚖtidingsᚋgraphᚐMarkAnnouncementsReadInput(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.MarkAnnouncementsRead = data
-		case "clearDot":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("clearDot"))
-			data, err := ec.unmarshalOClearDotInput2ᚖtidingsᚋgraphᚐClearDotInput(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ClearDot = data
 		case "markNotificationsRead":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markNotificationsRead"))
 			data, err := ec.unmarshalOMarkNotificationsReadInput2ᚖtidingsᚋgraphᚐMarkNotificationsReadInput(ctx, v)

@@ -833,6 +833,20 @@ type IngestAction struct {
 	MuteConversation *MuteConversationInput `json:"muteConversation,omitempty"`
 	// Ends the mute of a conversation.
 	UnmuteConversation *UnmuteConversationInput `json:"unmuteConversation,omitempty"`
+	// Publishes an announcement for everyone or for some segments.
+	PublishAnnouncement *PublishAnnouncementInput `json:"publishAnnouncement,omitempty"`
+	// Changes an announcement.
+	EditAnnouncement *EditAnnouncementInput `json:"editAnnouncement,omitempty"`
+	// Withdraws an announcement for good.
+	WithdrawAnnouncement *WithdrawAnnouncementInput `json:"withdrawAnnouncement,omitempty"`
+	// Lights a dot for everyone or for some segments.
+	RaiseDot *RaiseDotInput `json:"raiseDot,omitempty"`
+	// Sets the segments of a user.
+	SetSegments *SetSegmentsInput `json:"setSegments,omitempty"`
+	// Marks the announcements as read up to one of them.
+	MarkAnnouncementsRead *MarkAnnouncementsReadInput `json:"markAnnouncementsRead,omitempty"`
+	// Clears a dot on all devices of the viewer, until it is raised again.
+	ClearDot *ClearDotInput `json:"clearDot,omitempty"`
 	// Marks the live board as seen.
 	MarkLiveBoardSeen *MarkLiveBoardSeenInput `json:"markLiveBoardSeen,omitempty"`
 	// Sends a notification of the host application, in a category of its own, to up to 10,000 users.
@@ -863,20 +877,6 @@ type IngestAction struct {
 	MarkSiteMessagesRead *MarkSiteMessagesReadInput `json:"markSiteMessagesRead,omitempty"`
 	// Marks site messages as unread.
 	MarkSiteMessagesUnread *MarkSiteMessagesUnreadInput `json:"markSiteMessagesUnread,omitempty"`
-	// Publishes an announcement for everyone or for some segments.
-	PublishAnnouncement *PublishAnnouncementInput `json:"publishAnnouncement,omitempty"`
-	// Changes an announcement.
-	EditAnnouncement *EditAnnouncementInput `json:"editAnnouncement,omitempty"`
-	// Withdraws an announcement for good.
-	WithdrawAnnouncement *WithdrawAnnouncementInput `json:"withdrawAnnouncement,omitempty"`
-	// Lights a dot for everyone or for some segments.
-	RaiseDot *RaiseDotInput `json:"raiseDot,omitempty"`
-	// Sets the segments of a user.
-	SetSegments *SetSegmentsInput `json:"setSegments,omitempty"`
-	// Marks the announcements as read up to one of them.
-	MarkAnnouncementsRead *MarkAnnouncementsReadInput `json:"markAnnouncementsRead,omitempty"`
-	// Clears a dot on all devices of the viewer, until it is raised again.
-	ClearDot *ClearDotInput `json:"clearDot,omitempty"`
 	// Marks notifications as read.
 	MarkNotificationsRead *MarkNotificationsReadInput `json:"markNotificationsRead,omitempty"`
 	// Marks a notification as unread.
@@ -940,9 +940,9 @@ type IngestEvent struct {
 	// The time at which it happened, for a queue that is replayed; to the millisecond, from 30 days ago to one minute from now. Without it,
 	// or in the minute ahead, it happens now. Outside: INVALID, with the reason LIMIT.
 	//
-	// What the event makes has this time. A post, a comment, a site message, an announcement or a show has its place among the others at it;
+	// What the event makes has this time. A post, a comment, a site message, an announcement or a show has its position among the others at it;
 	// a like, a follow and a mention notify at it; a show starts or ends at it, unless the input has its own `at`; expiry counts from it.
-	// Where a later item was seen already, an item counts as seen too, and is listed at its place. A mark without `upTo`, `ids` or a token
+	// Where a later item was seen already, an item counts as seen too, and is listed at its position. A mark without `upTo`, `ids` or a token
 	// marks what had happened by then, and never makes anything unread.
 	//
 	// Edits, deletions, settings, mutes, blocks and marks of one item apply as they come; only the times that they show are from `at`.
@@ -1900,7 +1900,7 @@ type SendSiteMessageInput struct {
 type SendSiteMessagePayload struct {
 	// Whether this call created the message; false if its creator had created it before with the same `ref`: see `ref`.
 	Created bool `json:"created"`
-	// The message. Its recipients receive it within moments. Who marks it by its ID before that has it at once.
+	// The message. Its recipients receive it within moments. A recipient who marks it by its ID before that has it at once.
 	Message *SiteMessageReport `json:"message,omitempty"`
 }
 

@@ -258,7 +258,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "admin.graphqls" "badges.graphqls" "board.graphqls" "categories.graphqls" "changes.graphqls" "chat.graphqls" "devices.graphqls" "explain.graphqls" "feed.graphqls" "hosts.graphqls" "ingest.graphqls" "live.graphqls" "messages.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "posts.graphqls" "preferences.graphqls" "schema.graphqls" "views.graphqls" "webhooks.graphqls"
+//go:embed "admin.graphqls" "announcements.graphqls" "badges.graphqls" "board.graphqls" "categories.graphqls" "changes.graphqls" "chat.graphqls" "devices.graphqls" "explain.graphqls" "feed.graphqls" "hosts.graphqls" "ingest.graphqls" "live.graphqls" "messages.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "posts.graphqls" "preferences.graphqls" "schema.graphqls" "views.graphqls" "webhooks.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -271,6 +271,7 @@ func sourceData(filename string) string {
 
 var sources = []*ast.Source{
 	{Name: "admin.graphqls", Input: sourceData("admin.graphqls"), BuiltIn: false},
+	{Name: "announcements.graphqls", Input: sourceData("announcements.graphqls"), BuiltIn: false},
 	{Name: "badges.graphqls", Input: sourceData("badges.graphqls"), BuiltIn: false},
 	{Name: "board.graphqls", Input: sourceData("board.graphqls"), BuiltIn: false},
 	{Name: "categories.graphqls", Input: sourceData("categories.graphqls"), BuiltIn: false},
@@ -283,7 +284,6 @@ var sources = []*ast.Source{
 	{Name: "ingest.graphqls", Input: sourceData("ingest.graphqls"), BuiltIn: false},
 	{Name: "live.graphqls", Input: sourceData("live.graphqls"), BuiltIn: false},
 	{Name: "messages.graphqls", Input: sourceData("messages.graphqls"), BuiltIn: false},
-	{Name: "notices.graphqls", Input: sourceData("notices.graphqls"), BuiltIn: false},
 	{Name: "notifications.graphqls", Input: sourceData("notifications.graphqls"), BuiltIn: false},
 	{Name: "people.graphqls", Input: sourceData("people.graphqls"), BuiltIn: false},
 	{Name: "policy.graphqls", Input: sourceData("policy.graphqls"), BuiltIn: false},
@@ -2519,6 +2519,8 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 		return ec.fieldContext_Viewer_badges(ctx, field)
 	case "homeFeed":
 		return ec.fieldContext_Viewer_homeFeed(ctx, field)
+	case "announcements":
+		return ec.fieldContext_Viewer_announcements(ctx, field)
 	case "liveBoard":
 		return ec.fieldContext_Viewer_liveBoard(ctx, field)
 	case "conversations":
@@ -2533,8 +2535,6 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 		return ec.fieldContext_Viewer_awayDigest(ctx, field)
 	case "siteMessages":
 		return ec.fieldContext_Viewer_siteMessages(ctx, field)
-	case "announcements":
-		return ec.fieldContext_Viewer_announcements(ctx, field)
 	case "notifications":
 		return ec.fieldContext_Viewer_notifications(ctx, field)
 	case "mutes":

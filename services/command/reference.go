@@ -27,7 +27,7 @@ var referenceChapters = []struct{ file, title string }{
 	{"chat", "Conversations"},
 	{"messages", "Site messages"},
 	{"categories", "Categories of the application"},
-	{"notices", "Announcements and dots"},
+	{"announcements", "Announcements and dots"},
 	{"views", "General views"},
 	{"live", "Shows"},
 	{"board", "Live board"},
