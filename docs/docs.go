@@ -87,7 +87,7 @@ var Pages = sync.OnceValue(func() []Page {
 				}
 				if err != nil {
 					// This is a fault of the build. Any test that calls Pages finds it.
-					panic(fmt.Errorf("docs: the list has a page that there is not: %w", err))
+					panic(fmt.Errorf("docs: a page of the list is missing: %w", err))
 				}
 				html, outline := render(source)
 				if len(outline.Headings) == 0 || outline.Headings[0].Level != 1 {

@@ -119,7 +119,7 @@ func (c *operationCall) setHappenedAt(at *time.Time) error {
 		return nil
 	}
 	// now is the time by the database's clock, because events arrive at several nodes, whose clocks may differ.
-	now := c.r.Projector.Now()
+	now := c.r.Projector.IDClock().Now()
 	switch day := 24 * time.Hour; {
 	case at.After(now.Add(maxEventAhead)):
 		return services.Errorf(services.Invalid, "at: %s is in the future; it may be at most %d seconds after now, %s", momentText(*at), maxEventAhead/time.Second, momentText(now))
@@ -128,12 +128,12 @@ func (c *operationCall) setHappenedAt(at *time.Time) error {
 	}
 	c.happenedAt = new(at.Truncate(time.Millisecond)) // as it is stored: times that differ only below that are one input
 	if at.Before(now) {
-		c.happenedAtID = c.r.Projector.NextIDAt(*at)
+		c.happenedAtID = c.r.Projector.IDClock().NextAt(*at)
 		return nil
 	}
 	// An event of now is committed a little later, but its IDs are of now. If they were of the commit, they could be greater than the IDs
 	// of the next event, which may have happened before the commit.
-	c.arrivedAtID = c.r.Projector.NextIDAt(now)
+	c.arrivedAtID = c.r.Projector.IDClock().NextAt(now)
 	return nil
 }
 

@@ -15,7 +15,7 @@ type UserID uint32
 // SortableID is a 63-bit ID that is also a moment: 42 bits of milliseconds since 1970, then 11 bits of sequence and 10 bits of
 // node. A greater ID is newer, and IDClock makes no two that are equal. Kinds of objects have types of their own over it, such as
 // PostID. As a SortableID itself, it stands for a moment ("followed since"), for a position in a view or for an object of any kind.
-// 0 is before every ID.
+// A moment has no type of its own, because it is there to be compared with the IDs of posts and of shows. 0 is before every ID.
 type SortableID uint64
 
 // PostID is the ID of a post, and its position in lists: a post with a greater ID is newer. 0 is before every post.

@@ -32,6 +32,10 @@ const (
 
 // jwks is a set of keys with IDs, read from a configured place: a file or a URL. While the place cannot be read, the keys that were
 // read last stay in use: an issuer that is down for an hour must not sign all users out.
+//
+// github.com/MicahParks/keyfunc (3.6.2) does less: after a rotation it refuses all but the first of the requests that arrive together
+// with the new ID, an issuer that fails looks like an unknown key, an answer may have any size, and one malformed key of an unused kind
+// discards the whole set.
 type jwks struct {
 	fileOrURL string // a path or an address
 	// A file is reloaded in the same way as a URL.

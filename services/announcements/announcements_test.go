@@ -16,6 +16,7 @@ import (
 	"tidings/services/projector"
 	"tidings/services/redis"
 	"tidings/services/sql"
+	"tidings/tests/eventually"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -344,17 +345,7 @@ func TestMarksHoldWithoutRedis(t *testing.T) {
 // awaitRedis waits until Redis answers again.
 func awaitRedis(t *testing.T, n node) {
 	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
-	defer deadline.Stop()
-	check := time.NewTicker(10 * time.Millisecond)
-	defer check.Stop()
-	for n.World.Redis.Ping(t.Context()) != nil {
-		select {
-		case <-deadline.C:
-			t.Fatal("Redis does not come back")
-		case <-check.C:
-		}
-	}
+	eventually.Succeeds(t, 20*time.Second, "Redis answers", func() error { return n.World.Redis.Ping(t.Context()) })
 }
 
 // Two nodes share one database: announcements and dots of one node appear on the other after it has read the log, and a mark

@@ -16,7 +16,7 @@ const maxDigestAuthors = 3
 func (s *Service) Digest(ctx context.Context, user services.UserID, since time.Time) (*services.Digest, error) {
 	// A time is refused only if it is in the future by both clocks, this node's own and the corrected one: a client may have
 	// taken it from an ID that another node made.
-	if since.After(s.clock.Now()) && since.After(s.projector.Now()) {
+	if since.After(s.clock.Now()) && since.After(s.projector.IDClock().Now()) {
 		return nil, services.Errorf(services.Invalid, "since: %s is in the future", since.UTC().Format(time.RFC3339))
 	}
 	if since.IsZero() {

@@ -13,8 +13,9 @@ import (
 	"tidings/services/rdb"
 )
 
-// Source is one part of the badges. Each has a file of its own, in its feature's package or here, and is listed once: see
-// Config.
+// Source is one part of the badges: its facts, its rendering, its explanation and its digest. Each has a file of its own, in its
+// feature's package or here, and is listed once: see Config. What a rebuild writes into a document, the versioned fields, its feature
+// registers at the projector; the audit recounts from SQL by statements of its own, so that it finds an error of either.
 type Source interface {
 	// Name is for logs. No two sources have the same name.
 	Name() string

@@ -6,5 +6,5 @@ import "time"
 // PollInterval.
 type Settings struct {
 	// New takes 500 ms for 0.
-	PollInterval time.Duration `name:"log-interval" default:"500ms" placeholder:"DURATION" min:"50ms" max:"1m" help:"the interval at which a node reads the changelog of shared data (shows, announcements, authors' modes) without a hint"`
+	PollInterval time.Duration `name:"log-interval" default:"500ms" placeholder:"DURATION" min:"50ms" max:"1m" help:"the interval at which a node reads the changelog of shared data without a hint"`
 }

@@ -209,10 +209,10 @@ func (s *Service) queueProjectionJobs(ctx context.Context, tx *sql.Tx, c Convers
 func (s *Service) wantedCountingWay(c Conversation) CountingWay {
 	load := c.Members * c.MessagesPerMinute
 	switch {
-	// The switch goes through SwitchingToRead, because writing may stop only when every member's document has the flag: members
+	// The switch goes through switchingToRead, because writing may stop only when every member's document has the flag: members
 	// without it would miss messages.
 	case c.Way == OnWrite && (c.Members > s.MaxMembersCountedOnWrite || load >= s.MaxLoadCountedOnWrite):
-		return SwitchingToRead
+		return switchingToRead
 	case c.Way != OnWrite && c.Members <= s.MaxMembersCountedOnWrite/2 && load < s.MaxLoadCountedOnWrite/2:
 		return OnWrite
 	}

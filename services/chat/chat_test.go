@@ -13,6 +13,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
+	"tidings/tests/eventually"
 )
 
 // A message is sent, and its projection fails: the message is in SQL and not in Redis, or only one of two members has it there. The
@@ -151,7 +152,7 @@ func TestNoCountShowsAChangeOfTheCountingWay(t *testing.T) {
 			}
 			n.runJobs()
 			n.wantCounts("in the end", users[1], total, 0)
-			for _, way := range []CountingWay{OnWrite, SwitchingToRead, OnRead} {
+			for _, way := range []CountingWay{OnWrite, switchingToRead, OnRead} {
 				if !ways[way] {
 					t.Errorf("it was never counted by %s", way)
 				}
@@ -178,7 +179,7 @@ func TestMessagesAreProjectedUntilAllMembersCountOnRead(t *testing.T) {
 		n.Must(err)
 		n.wantCounts("flags on their way", users[1], total, 0)
 	}
-	if way := n.countingWayOf(group); way != SwitchingToRead {
+	if way := n.countingWayOf(group); way != switchingToRead {
 		t.Errorf("counted by %s", way)
 	}
 }
@@ -357,15 +358,5 @@ func must(cmd *jobs.Command, err error) *jobs.Command {
 // awaitRedis waits until Redis answers again.
 func awaitRedis(t *testing.T, redis *rdb.Projections) {
 	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for redis.Ping(t.Context()) != nil {
-		select {
-		case <-deadline.C:
-			t.Fatal("Redis does not come back")
-		case <-tick.C:
-		}
-	}
+	eventually.Succeeds(t, 20*time.Second, "Redis answers", func() error { return redis.Ping(t.Context()) })
 }

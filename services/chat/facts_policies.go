@@ -18,7 +18,7 @@ var (
 // readGroupPolicy is a user's policy of the users who may add them to groups and rooms.
 func readGroupPolicy(ctx context.Context, db *sql.DB, user services.UserID) (GroupPolicy, error) {
 	// Without a row the policy is the default.
-	policy := AddedByEveryone
+	policy := addedByEveryone
 	_, err := db.One(ctx, oneGroupPolicy, []any{user}, &policy)
 	return policy, err
 }

@@ -336,11 +336,11 @@ func TestOnlyOneOfTwoChangesOfTheCountingWayTakesEffect(t *testing.T) {
 			b.MustWrite(func(tx *sql.Tx) (err error) { changed, err = changeCountingWay(b.Ctx, tx, c, way); return err })
 			return changed
 		}
-		sqltest.Equal(b.T, set(SwitchingToRead), true)
+		sqltest.Equal(b.T, set(switchingToRead), true)
 		sqltest.Equal(b.T, set(OnRead), false) // c is the state from before the first change
 		now := state()
 		sqltest.Equal(b.T, []any{now.Way, now.WayVersion, now.Membership.CountedOnRead, now.Membership.CountedOnReadVersion, now.Membership.Version},
-			[]any{SwitchingToRead, int64(1), true, int64(1), int64(1)})
+			[]any{switchingToRead, int64(1), true, int64(1), int64(1)})
 		for range 3 {
 			b.send(id, 1)
 		}

@@ -191,7 +191,7 @@ func (s *Service) projectAllAndSwitchToRead(ctx context.Context, id services.Con
 	if err := s.projectAllMembers(ctx, id); err != nil {
 		return err
 	}
-	if c.Way != SwitchingToRead {
+	if c.Way != switchingToRead {
 		return nil
 	}
 	return s.Store.Write(ctx, func(tx *sql.Tx) error {

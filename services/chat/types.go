@@ -11,13 +11,13 @@ type GroupPolicy string
 
 // The group policies. A block refuses under every policy.
 const (
-	AddedByEveryone  GroupPolicy = "EVERYONE"     // the default
-	AddedByFollowees GroupPolicy = "WHO_I_FOLLOW" // the users that the user follows
-	AddedByNobody    GroupPolicy = "NOBODY"
+	addedByEveryone  GroupPolicy = "EVERYONE"     // the default
+	addedByFollowees GroupPolicy = "WHO_I_FOLLOW" // the users that the user follows
+	addedByNobody    GroupPolicy = "NOBODY"
 )
 
 // groupPolicies lists every group policy.
-var groupPolicies = []GroupPolicy{AddedByEveryone, AddedByFollowees, AddedByNobody}
+var groupPolicies = []GroupPolicy{addedByEveryone, addedByFollowees, addedByNobody}
 
 // Kind is the kind of a conversation, which bounds its size.
 type Kind string
@@ -32,11 +32,11 @@ const (
 // CountingWay is how a conversation's unread messages reach its members' badges.
 type CountingWay string
 
-// The ways of counting. During a switch to counting on read (SwitchingToRead) both ways apply: messages are still projected to the
+// The ways of counting. During a switch to counting on read (switchingToRead) both ways apply: messages are still projected to the
 // members, and each member's own flag (Membership.CountedOnRead) says how the member counts.
 const (
 	OnWrite         CountingWay = "WRITE"   // a message is projected to each member
-	SwitchingToRead CountingWay = "TO_READ" // the members' states are being switched; messages are still projected to each
+	switchingToRead CountingWay = "TO_READ" // the members' states are being switched; messages are still projected to each
 	OnRead          CountingWay = "READ"    // a message is not projected: readers compare with the conversation's last sequence
 )
 

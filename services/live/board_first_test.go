@@ -113,7 +113,7 @@ func TestReadFirstPagesLeavesIncompletePagesToBoard(t *testing.T) {
 // The session of a first page that shares a slot with others (SessionScope) takes the slot in Redis, so the page is left to Board.
 func TestFirstPagesThatShareASlot(t *testing.T) {
 	for scope, ready := range map[SessionScope]map[string]bool{
-		PerRequest: {"": true, "phone": true}, PerDevice: {"": true, "phone": false}, PerUser: {"": false, "phone": false},
+		perRequest: {"": true, "phone": true}, perDevice: {"": true, "phone": false}, perUser: {"": false, "phone": false},
 	} {
 		t.Run(string(scope), func(t *testing.T) {
 			h := newBoardNode(fanouttest.New(t, fanouttest.Options{}), func(cfg *Config) { cfg.SessionScope = string(scope) })

@@ -72,7 +72,7 @@ func parseShowRow(line []byte, keys *people.KeyTable, now time.Time) (row showRo
 	if err := keys.CheckKey([]byte(row.Host)); err != nil {
 		return row, services.Errorf(services.Invalid, "host: %s", err)
 	}
-	if err := services.CheckFilled("title", row.Title, MaxShowTitle); err != nil {
+	if err := services.CheckFilled("title", row.Title, maxShowTitle); err != nil {
 		return row, err
 	}
 	for field, url := range map[string]string{"coverUrl": row.CoverURL, "replayUrl": row.ReplayURL} {

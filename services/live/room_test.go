@@ -19,7 +19,7 @@ func TestAnOpenBoardDetectsThatItsSlotIsTaken(t *testing.T) {
 	redis, err := rdb.Open(t.Context(), redis.Options{URL: w.RedisServer.URL(), NodeID: "clocked", Clock: w.Clock, Log: w.Log, DataDir: t.TempDir()}, rdb.DocumentShape{})
 	w.Must(err)
 	t.Cleanup(func() { w.Must(redis.Close()) })
-	h := newBoardNode(w, func(cfg *Config) { cfg.Redis, cfg.SessionScope = redis, string(PerUser) })
+	h := newBoardNode(w, func(cfg *Config) { cfg.Redis, cfg.SessionScope = redis, string(perUser) })
 	viewer, host := w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 	w.Follow(host, viewer)
 	planShow(w, host, time.Hour)

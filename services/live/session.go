@@ -31,9 +31,9 @@ type SessionScope string
 
 // The scopes. If sessions share a slot, a new first page ends the earlier session.
 const (
-	PerRequest SessionScope = "request" // each first page has its own slot
-	PerDevice  SessionScope = "device"  // one slot for each device of a viewer; without a device's name, one for each first page
-	PerUser    SessionScope = "user"    // one slot for each viewer
+	perRequest SessionScope = "request" // each first page has its own slot
+	perDevice  SessionScope = "device"  // one slot for each device of a viewer; without a device's name, one for each first page
+	perUser    SessionScope = "user"    // one slot for each viewer
 )
 
 const (
@@ -131,9 +131,9 @@ func (s Session) name() string { return s.CreationID.String() }
 // session that holds it lives.
 func (s Session) slotKey(scope SessionScope) string {
 	switch {
-	case scope == PerUser:
+	case scope == perUser:
 		return "u"
-	case scope == PerDevice && s.DeviceHash != 0:
+	case scope == perDevice && s.DeviceHash != 0:
 		// A SortableID has 63 bits, so the hash loses one: the rest tells a viewer's devices apart.
 		return "d" + services.SortableID(s.DeviceHash>>1).String()
 	}
@@ -143,7 +143,7 @@ func (s Session) slotKey(scope SessionScope) string {
 
 // sharesSlot reports whether a new first page takes over the slot of the earlier session.
 func (s Session) sharesSlot(scope SessionScope) bool {
-	return scope == PerUser || scope == PerDevice && s.DeviceHash != 0
+	return scope == perUser || scope == perDevice && s.DeviceHash != 0
 }
 
 // slotLease is the state of a session's slot in Redis.

@@ -191,14 +191,14 @@ func TestSessionsShareASlotByTheirScope(t *testing.T) {
 		two   Session
 		same  bool
 	}{
-		{PerRequest, a, b, false}, {PerRequest, nameless, again, false},
-		{PerDevice, a, b, true}, {PerDevice, a, other, false}, {PerDevice, nameless, again, false}, {PerDevice, a, nameless, false},
-		{PerUser, a, b, true}, {PerUser, a, other, true}, {PerUser, nameless, again, true}, {PerUser, a, nameless, true},
+		{perRequest, a, b, false}, {perRequest, nameless, again, false},
+		{perDevice, a, b, true}, {perDevice, a, other, false}, {perDevice, nameless, again, false}, {perDevice, a, nameless, false},
+		{perUser, a, b, true}, {perUser, a, other, true}, {perUser, nameless, again, true}, {perUser, a, nameless, true},
 	} {
 		if same := c.one.slotKey(c.scope) == c.two.slotKey(c.scope); same != c.same {
 			t.Errorf("%s %+v %+v: %t", c.scope, c.one, c.two, same)
 		}
-		if c.one.sharesSlot(c.scope) != (c.scope == PerUser || c.scope == PerDevice && c.one.DeviceHash != 0) {
+		if c.one.sharesSlot(c.scope) != (c.scope == perUser || c.scope == perDevice && c.one.DeviceHash != 0) {
 			t.Errorf("%s %+v: shared %t", c.scope, c.one, c.one.sharesSlot(c.scope))
 		}
 	}

@@ -20,7 +20,7 @@ type ShowLimits struct {
 // withDefaults sets what is zero.
 func (s Settings) withDefaults() Settings {
 	if s.SessionScope == "" {
-		s.SessionScope = string(PerRequest)
+		s.SessionScope = string(perRequest)
 	}
 	if s.Limits == (ShowLimits{}) {
 		s.Limits = ShowLimits{CloseUnstartedAfter: 6 * time.Hour, CloseLiveAfter: 12 * time.Hour}

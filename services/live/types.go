@@ -100,7 +100,7 @@ func (p ShowPosition) Before(other ShowPosition) bool {
 // The bounds of shows. An upcoming show stays in the memory of every node, so maxUpcomingShows bounds what one host can make the
 // nodes keep. maxReminders bounds what setting a reminder has to count.
 const (
-	MaxShowTitle     = 255  // characters
+	maxShowTitle     = 255  // characters
 	maxUpcomingShows = 1000 // of one host at once
 	maxReminders     = 1000 // of one user for shows that are still upcoming
 )

@@ -34,7 +34,7 @@ type ShowEdit struct {
 // them, and a retried transaction runs them again. If a show is already as requested, changed is false and the error is nil.
 func scheduleShow(id services.ShowID, host services.UserID, draft ShowDraft, now time.Time) (Show, error) {
 	show := Show{ID: id, Host: host, Title: draft.Title, CoverURL: draft.CoverURL, Status: ShowUpcoming, PlannedAt: wholeMillis(draft.PlannedAt), UpdatedAt: now}
-	if err := services.CheckFilled("title", show.Title, MaxShowTitle); err != nil {
+	if err := services.CheckFilled("title", show.Title, maxShowTitle); err != nil {
 		return Show{}, err
 	}
 	if err := services.CheckURL("coverUrl", show.CoverURL); err != nil {
@@ -51,7 +51,7 @@ func (s Show) reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, er
 	after := s
 	if edit.Title != nil {
 		after.Title = *edit.Title
-		if err := services.CheckFilled("title", after.Title, MaxShowTitle); err != nil {
+		if err := services.CheckFilled("title", after.Title, maxShowTitle); err != nil {
 			return s, false, err
 		}
 	}

@@ -32,12 +32,12 @@ func (b messageNode) userID(key string) services.UserID {
 func TestAnyRecipientMarksAMessageBeforeItIsDelivered(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		b := newMessageNode(w)
-		keys := newUserKeys(MaxRecipients)
+		keys := newUserKeys(maxRecipients)
 		id := b.send(Draft{Text: Text{Title: "to all"}, To: keys})
 		if waiting, _ := w.CountJobs(); waiting != maxChunksPerMessage {
 			t.Fatalf("%d jobs deliver a message to all, want %d", waiting, maxChunksPerMessage)
 		}
-		marked := []string{keys[0], keys[recipientsPerDelivery-1], keys[recipientsPerDelivery], keys[MaxRecipients/2], keys[MaxRecipients-1]}
+		marked := []string{keys[0], keys[recipientsPerDelivery-1], keys[recipientsPerDelivery], keys[maxRecipients/2], keys[maxRecipients-1]}
 		for _, key := range marked {
 			if err := b.commitMark(b.userID(key), MarkReadRequest{IDs: []ID{id}}); err != nil {
 				t.Errorf("%s: %v", key, err)
@@ -47,8 +47,8 @@ func TestAnyRecipientMarksAMessageBeforeItIsDelivered(t *testing.T) {
 		w.RunAllJobs(w.Fanout)
 		report, err := b.service.Report(t.Context(), id)
 		w.Must(err)
-		if report.Recipients != MaxRecipients || report.ReadCount != len(marked) {
-			t.Errorf("%d have it, %d have read it, want %d and %d", report.Recipients, report.ReadCount, MaxRecipients, len(marked))
+		if report.Recipients != maxRecipients || report.ReadCount != len(marked) {
+			t.Errorf("%d have it, %d have read it, want %d and %d", report.Recipients, report.ReadCount, maxRecipients, len(marked))
 		}
 		sqltest.WantCode(t, b.commitMark(b.userID("stranger"), MarkReadRequest{IDs: []ID{id}}), services.NotFound)
 	})

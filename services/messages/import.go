@@ -112,8 +112,8 @@ func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, 
 	if err := refs.CheckKey("key", row.Key); err != nil {
 		return row, err
 	}
-	if n := len(row.To); n == 0 || n > MaxRecipients {
-		return row, services.Errorf(services.Invalid, "to: 1 to %d recipients are allowed in a line, got %d", MaxRecipients, n)
+	if n := len(row.To); n == 0 || n > maxRecipients {
+		return row, services.Errorf(services.Invalid, "to: 1 to %d recipients are allowed in a line, got %d", maxRecipients, n)
 	}
 	for i, key := range row.To {
 		row.To[i] = im.Opts.KeyPrefix + key

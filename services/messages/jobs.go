@@ -60,7 +60,7 @@ func deliverJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob
 	return jobs.ChunkJobs(jobDeliver, chunks)
 }
 
-// sendJobs are the jobs of a message that was sent by one call, to at most MaxRecipients. Their keys let a mark find the
+// sendJobs are the jobs of a message that was sent by one call, to at most maxRecipients. Their keys let a mark find the
 // recipients before the rows exist; the mark then delivers the message to its user itself (deliverEarly).
 func sendJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob, error) {
 	queued, err := deliverJobs(message, users, dated)
@@ -71,7 +71,7 @@ func sendJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob, e
 }
 
 // maxChunksPerMessage is the most jobs that a message has if it was sent by one call.
-const maxChunksPerMessage = (MaxRecipients + recipientsPerDelivery - 1) / recipientsPerDelivery
+const maxChunksPerMessage = (maxRecipients + recipientsPerDelivery - 1) / recipientsPerDelivery
 
 // deliveryJobKey is the key of a message's i-th job. Each job has its own key, because jobs of one key become one. The key has no
 // slash: the part of a key after a slash is a user.

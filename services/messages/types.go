@@ -79,8 +79,8 @@ func (s unreadState) documentState() services.MessageTypeState {
 const (
 	maxTitle   = 255      // characters
 	maxContent = 64 << 10 // bytes
-	// MaxRecipients bounds the recipients of one call, and so how many jobs a mark may have to look through: see maxChunksPerMessage.
-	MaxRecipients = 10_000
+	// maxRecipients bounds the recipients of one call, and so how many jobs a mark may have to look through: see maxChunksPerMessage.
+	maxRecipients = 10_000
 )
 
 // Text is the text and the type of a message. Check it before it is stored: SQL has no bounds of its own.
@@ -126,8 +126,8 @@ func checkType(kind string, types []string) error {
 
 // CheckRecipients returns INVALID unless one call may name this number of recipients.
 func CheckRecipients(count int) error {
-	if count == 0 || count > MaxRecipients {
-		return services.Errorf(services.Invalid, "to: 1 to %d recipients are allowed, got %d", MaxRecipients, count)
+	if count == 0 || count > maxRecipients {
+		return services.Errorf(services.Invalid, "to: 1 to %d recipients are allowed, got %d", maxRecipients, count)
 	}
 	return nil
 }

@@ -38,7 +38,9 @@ import (
 // wire makes the services, from the bottom up. The order is the order of the layers: each service gets what was made before it.
 // Where a lower part calls a higher one, it gets a function (OnSharedChange, OnCommitSignal, OnMark, DeviceGone), or a list of
 // sources. Nothing runs before Run, so a function may be set after the part that calls it. A new feature is a few lines of this
-// file: its New, its source among those of the badges, its field of the Resolver, its exports, its steps of a removal.
+// file: its New, its source among those of the badges, its field of the Resolver, its exports, its steps of a removal. They are lists and
+// no value of one type that all features share, because most features have only some of these parts, and because the order of the steps
+// of a removal differs from that in which the services are made.
 func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	// The whole node has one clock of IDs. Its random part makes IDs of two nodes in one millisecond different.
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))

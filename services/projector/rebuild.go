@@ -68,7 +68,7 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, reaso
 	var own rdb.Document // only the caller that started the run reads it, after the run
 	writes := func() {}
 	if reason == forRefill {
-		// Whoever asks for a refill has just taken posts out of the inbox. A run that has already read its facts may not know of
+		// The caller of a refill has just taken posts out of the inbox. A run that has already read its facts may not know of
 		// that, so once a run is about to write, later callers begin a run of their own. Callers of a rebuild may join until the
 		// end: they only lack a whole projection, and any run makes one.
 		writes = func() { p.rebuilds.Forget(key) }

@@ -48,13 +48,8 @@ func (p *Projector) ClockAhead() (ahead time.Duration, known bool) {
 	return p.skew.estimate(), true
 }
 
-// Now is this node's time, corrected by the database's clock, and never before any id that it has made or seen; see
-// services.IDClock.
-func (p *Projector) Now() time.Time { return p.ids.Now() }
-
-// NextIDAt makes the ID of an event that happened at a past time, to the millisecond. It differs from the IDs of new
-// events: see services.IDClock.NextAt.
-func (p *Projector) NextIDAt(at time.Time) services.SortableID { return p.ids.NextAt(at) }
+// IDClock makes this node's IDs. Its time is corrected by the database's clock, and never before any ID that it has made or seen.
+func (p *Projector) IDClock() *services.IDClock { return p.ids }
 
 // adjustIDClock lets this node's IDs follow the database's clock and the greatest post of any node. A node that is alone on its
 // database has no heartbeats, and has made that post itself.

@@ -242,7 +242,7 @@ func TestARestrictionRunsOncePerIdempotencyKey(t *testing.T) {
 			cmd.IdempotencyKey, cmd.Input = key, input
 			return cmd
 		}
-		for i, make := range []func(other services.UserID) *jobs.Command{
+		for i, command := range []func(other services.UserID) *jobs.Command{
 			func(other services.UserID) *jobs.Command { return n.service.Mute(users[0], other, until) },
 			func(other services.UserID) *jobs.Command { return n.service.Unmute(users[0], other) },
 			func(other services.UserID) *jobs.Command { return n.service.HideFrom(users[0], other) },
@@ -251,9 +251,9 @@ func TestARestrictionRunsOncePerIdempotencyKey(t *testing.T) {
 			func(other services.UserID) *jobs.Command { return n.service.Unblock(users[0], other) },
 		} {
 			key := fmt.Sprint("key", i)
-			n.Must(n.commitCommand(keyed(make(users[1]), key, users[1])))
-			n.Must(n.commitCommand(keyed(make(users[1]), key, users[1])))
-			n.wantCode("the key with another user", keyed(make(users[2]), key, users[2]), services.Conflict)
+			n.Must(n.commitCommand(keyed(command(users[1]), key, users[1])))
+			n.Must(n.commitCommand(keyed(command(users[1]), key, users[1])))
+			n.wantCode("the key with another user", keyed(command(users[2]), key, users[2]), services.Conflict)
 		}
 		n.wantCode("the key with another time", keyed(n.service.Mute(users[0], users[1], until.Add(time.Second)), "key0", users[1], until.Add(time.Second)), services.Conflict)
 	})

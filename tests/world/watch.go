@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"tidings/tests/eventually"
 )
 
 // precisionRanks numbers the precisions from the best to the worst. A total has the precision of its worst part.
@@ -206,21 +208,7 @@ func (w *BadgeSubscription) WaitCloseCode(tb testing.TB, within time.Duration) i
 // EventuallySucceeds calls state until it returns no error, and fails with the last error if that takes too long.
 func EventuallySucceeds(tb testing.TB, within time.Duration, state func() error) {
 	tb.Helper()
-	deadline := time.NewTimer(within)
-	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := state()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline.C:
-			tb.Fatalf("not within %s: %v", within, err)
-		case <-tick.C:
-		}
-	}
+	eventually.Succeeds(tb, within, "the state is right", state)
 }
 
 // WaitAnnouncements waits until the device shows a count of announcements, and one dot lit or not.

@@ -1,7 +1,7 @@
 -- Helpers for a capped list: a ZSET with the newest entries of something, the oldest first. They stand after lib.lua and before the
 -- parts that use them, see redis.CappedListPart. Marks come before the entries. One mark holds the floor: the position of the newest
--- entry that the list has lost or never had, so that the list is complete above its floor. Whoever adds an entry leaves out what is
--- not above the floor.
+-- entry that the list has lost or never had, so that the list is complete above its floor. A script that adds entries
+-- leaves out those that are not above the floor.
 -- The type of the floor tells the form of a list. If it is a text, all scores are 0, and an entry begins with its position. The list has
 -- one mark: a letter that sorts before all entries, and the floor. If the floor is a number, the score of an entry is its position, and the
 -- score of the mark is -1 - floor, so that no floor is -1.
