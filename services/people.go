@@ -16,7 +16,7 @@ type User struct {
 	UpdatedAt time.Time // the last change of the profile, to the microsecond
 }
 
-// ID is the user's global id.
+// GlobalID is the ID of the user in the API: type:key.
 func (u User) GlobalID() string { return GlobalID(UserType, u.Key) }
 
 // FollowMode says which items of a followed user count in the follower's badges. In every mode all items are listed.
