@@ -83,7 +83,8 @@ func (a *hostChangeReceivers[K]) notifyPending() {
 	list := a.due(now)
 	if (len(a.pending) > 0 || a.allChanged) && !a.waits {
 		a.waits = true
-		// After the whole interval, changes that come faster than a notification and a half would all wait for it.
+		// The timer ends with the interval since the last notification. If it took a whole interval from now on, each of many shows
+		// that start one after the other would be notified an interval late.
 		time.AfterFunc(changelog.MinNotifyInterval-now.Sub(a.notified), func() {
 			a.mu.Lock()
 			a.waits = false
