@@ -59,7 +59,7 @@ func (r *Resolver) announcements(ctx context.Context, viewer *graph.Viewer, firs
 	if err != nil {
 		return nil, err
 	}
-	page.Edges = cutPage(page.Edges, size, &page.PageInfo, func(edge *graph.AnnouncementEdge) *string { return &edge.Cursor })
+	page.Edges = trimPage(page.Edges, size, &page.PageInfo, func(edge *graph.AnnouncementEdge) *string { return &edge.Cursor })
 	return &page, nil
 }
 

@@ -53,7 +53,7 @@ func (r *viewerResolver) LiveBoard(ctx context.Context, obj *graph.Viewer, first
 		return nil, err
 	}
 	if len(page.Edges) > size {
-		page.Edges = cutPage(page.Edges, size, &page.PageInfo, func(edge *graph.LiveBoardEdge) *string { return &edge.Cursor })
+		page.Edges = trimPage(page.Edges, size, &page.PageInfo, func(edge *graph.LiveBoardEdge) *string { return &edge.Cursor })
 		page.LastID, page.End = &page.Edges[size-1].Node.ID, nil
 	}
 	return &page, nil

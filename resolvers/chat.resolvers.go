@@ -261,7 +261,7 @@ func (r *viewerResolver) Conversations(ctx context.Context, obj *graph.Viewer, f
 	if err != nil {
 		return nil, err
 	}
-	page.Edges = cutPage(page.Edges, size, &page.PageInfo, func(edge *graph.ConversationEdge) *string { return &edge.Cursor })
+	page.Edges = trimPage(page.Edges, size, &page.PageInfo, func(edge *graph.ConversationEdge) *string { return &edge.Cursor })
 	return &page, nil
 }
 

@@ -55,7 +55,7 @@ func (r *Resolver) siteMessages(ctx context.Context, viewer *graph.Viewer, first
 	if err != nil {
 		return nil, err
 	}
-	page.Edges = cutPage(page.Edges, size, &page.PageInfo, func(edge *graph.SiteMessageEdge) *string { return &edge.Cursor })
+	page.Edges = trimPage(page.Edges, size, &page.PageInfo, func(edge *graph.SiteMessageEdge) *string { return &edge.Cursor })
 	return &page, nil
 }
 

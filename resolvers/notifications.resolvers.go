@@ -114,7 +114,7 @@ func (r *viewerResolver) Notifications(ctx context.Context, obj *graph.Viewer, f
 	if err != nil {
 		return nil, err
 	}
-	page.Edges = cutPage(page.Edges, size, &page.PageInfo, func(edge *graph.NotificationEdge) *string { return &edge.Cursor })
+	page.Edges = trimPage(page.Edges, size, &page.PageInfo, func(edge *graph.NotificationEdge) *string { return &edge.Cursor })
 	return &page, nil
 }
 

@@ -44,7 +44,7 @@ func (r *Resolver) followsNotInModeAll(ctx context.Context, first *int, after *s
 	if err != nil {
 		return nil, err
 	}
-	page.Edges = cutPage(page.Edges, size, &page.PageInfo, func(edge *graph.UserEdge) *string { return &edge.Cursor })
+	page.Edges = trimPage(page.Edges, size, &page.PageInfo, func(edge *graph.UserEdge) *string { return &edge.Cursor })
 	return &page, nil
 }
 

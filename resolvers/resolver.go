@@ -20,7 +20,7 @@
 //
 // The path of a page of a list: the resolver calls sharedPage (wanted.go), which reads it once for all aliases, with the
 // largest size. A read... function checks the cursor (cursor.go), asks the service for the rows, and gathers the keys of
-// everything below them; the loader reads these together, and a graph... function makes the types of the schema. cutPage then gives
+// everything below them; the loader reads these together, and a graph... function makes the types of the schema. trimPage then gives
 // each alias its part.
 //
 // Errors are made by services and end in clientError (errors.go). Costs, and the budgets that they are charged to, are in costs.go

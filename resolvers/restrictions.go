@@ -42,7 +42,7 @@ func (r *Resolver) restrictions(ctx context.Context, viewer *graph.Viewer, kind 
 	if err != nil {
 		return nil, err
 	}
-	page.Edges = cutPage(page.Edges, size, &page.PageInfo, func(edge *graph.RestrictionEdge) *string { return &edge.Cursor })
+	page.Edges = trimPage(page.Edges, size, &page.PageInfo, func(edge *graph.RestrictionEdge) *string { return &edge.Cursor })
 	return &page, nil
 }
 

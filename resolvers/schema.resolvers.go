@@ -95,7 +95,7 @@ func (r *viewerResolver) HomeFeed(ctx context.Context, obj *graph.Viewer, first 
 		return nil, err
 	}
 	if newerThan == nil && before == nil && len(page.Edges) > size {
-		page.Edges = cutPage(page.Edges, size, &page.PageInfo, func(edge *graph.PostEdge) *string { return &edge.Cursor })
+		page.Edges = trimPage(page.Edges, size, &page.PageInfo, func(edge *graph.PostEdge) *string { return &edge.Cursor })
 		page.LastID, page.End = &page.Edges[size-1].Node.ID, nil
 	}
 	return &page, nil

@@ -47,7 +47,7 @@ func (r *Resolver) views(ctx context.Context, viewer *graph.Viewer, codes []stri
 	if err != nil {
 		return nil, err
 	}
-	page.Edges = cutPage(page.Edges, size, &page.PageInfo, func(edge *graph.ViewEdge) *string { return &edge.Cursor })
+	page.Edges = trimPage(page.Edges, size, &page.PageInfo, func(edge *graph.ViewEdge) *string { return &edge.Cursor })
 	return &page, nil
 }
 

@@ -99,7 +99,7 @@ type pageRequest struct {
 }
 
 // sharedPage reads a page of the viewer's list once for all fields of the operation that request it, with the largest of their
-// sizes. size is the number of items that the field of the context shows: see cutPage. The page is a copy, so that each field may
+// sizes. size is the number of items that the field of the context shows: see trimPage. The page is a copy, so that each field may
 // cut its own. With aliases a client can ask for one list several times: without sharedPage each alias would be a statement. A
 // field whose own size is wrong takes no part, and reports its error when it is resolved.
 func sharedPage[C any](ctx context.Context, first *int, read func(ctx context.Context, askers []pageRequest, size int) (*C, error)) (page C, size int, err error) {
@@ -146,9 +146,9 @@ func requestedSize(field *ast.Field, variables map[string]any) (int, error) {
 	return pageSize(first)
 }
 
-// cutPage shortens a page that was read with a larger size to its first edges, and moves its end cursor to the last edge that is
+// trimPage shortens a page that was read with a larger size to its first edges, and moves its end cursor to the last edge that is
 // left. The edges that are cut off exist, so there is a next page, even if the larger page was the last one.
-func cutPage[E any](edges []E, size int, info *graph.PageInfo, cursor func(*E) *string) []E {
+func trimPage[E any](edges []E, size int, info *graph.PageInfo, cursor func(*E) *string) []E {
 	if len(edges) <= size {
 		return edges
 	}

@@ -122,13 +122,13 @@ func notificationJobsAfterEdit(ctx context.Context, tx *sql.Tx, post services.Po
 	// There is a job for each mention, new or gone: it compares the cause with the facts.
 	everyone := slices.Concat(were, mentioned)
 	slices.Sort(everyone)
-	causes := causesOf(services.Post{ID: post.ID, Author: post.Author}, services.Post{}, slices.Compact(everyone))
+	causes := causesOfPost(services.Post{ID: post.ID, Author: post.Author}, services.Post{}, slices.Compact(everyone))
 	if post.Parent != 0 {
 		parent, err := posts.LockShared(ctx, tx, post.Parent)
 		if err != nil {
 			return nil, err
 		}
-		causes = append(causes, causesOf(post, parent, nil)...)
+		causes = append(causes, causesOfPost(post, parent, nil)...)
 	}
 	return notifications.NotifyJobsAt(tx.EventMoment(), causes...)
 }

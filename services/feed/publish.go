@@ -88,7 +88,7 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if err := posts.InsertMentions(ctx, tx, post.ID, mentioned, listed); err != nil {
 				return nil, err
 			}
-			queued, err := notifications.NotifyJobsAt(tx.EventMoment(), causesOf(post, parent, mentioned)...)
+			queued, err := notifications.NotifyJobsAt(tx.EventMoment(), causesOfPost(post, parent, mentioned)...)
 			if err != nil {
 				return nil, err
 			}
@@ -178,9 +178,9 @@ func usersNamedIn(ctx context.Context, tx *sql.Tx, body string) (map[string]serv
 	return people.IDs(ctx, tx, keys)
 }
 
-// causesOf are the notifications of a new post, or those that a deletion of the post withdraws. The causes only name the event: whether a
-// notification is due follows from the facts when its job runs.
-func causesOf(post, parent services.Post, mentioned []services.UserID) (causes []notifications.Cause) {
+// causesOfPost are the notifications of a new post, or those that a deletion of the post withdraws. The causes only name the event:
+// whether a notification is due follows from the facts when its job runs.
+func causesOfPost(post, parent services.Post, mentioned []services.UserID) (causes []notifications.Cause) {
 	id := services.SortableID(post.ID)
 	// Nobody is notified of their own acts.
 	for _, user := range mentioned {
@@ -254,7 +254,7 @@ func withdrawalJobs(ctx context.Context, tx *sql.Tx, post services.Post) ([]jobs
 		}
 	}
 	// A cause without an actor stands for all of its subject: every like of the post, and every answer to it.
-	causes := append(causesOf(post, parent, usersOf(mentioned)),
+	causes := append(causesOfPost(post, parent, usersOf(mentioned)),
 		notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: services.SortableID(post.ID)},
 		notifications.Cause{Recipient: post.Author, Category: services.CategoryComment, Subject: services.SortableID(post.ID)})
 	return notifications.NotifyJobs(causes...)

@@ -25,7 +25,7 @@ func (p *stateMachine) publishRandomAnswer() {
 		return posts.InsertMentions(p.Ctx, tx, a.id, []services.UserID{p.model.recipient, a.author}, nil)
 	})
 	p.model.incomingPosts[a.id] = a
-	p.queuedCauses = append(p.queuedCauses, p.causesOf(a)...)
+	p.queuedCauses = append(p.queuedCauses, p.causesOfAnswer(a)...)
 }
 
 // toggleMention makes an answer mention the recipient, or mention them no more.
@@ -43,7 +43,7 @@ func (p *stateMachine) toggleMention() {
 		_, err := posts.Edit(p.Ctx, tx, a.id, "c", mentions, nil)
 		return err
 	})
-	p.queuedCauses = append(p.queuedCauses, p.causesOf(a)...)
+	p.queuedCauses = append(p.queuedCauses, p.causesOfAnswer(a)...)
 }
 
 // drawAnswer draws an answer; nil if there is none.
@@ -54,8 +54,8 @@ func (p *stateMachine) drawAnswer() *incomingPost {
 	return p.model.incomingPosts[rapid.SampledFrom(slices.Sorted(maps.Keys(p.model.incomingPosts))).Draw(p.t, "answer")]
 }
 
-// causesOf returns both causes that an answer can be, as the node that commits it queues them.
-func (p *stateMachine) causesOf(a *incomingPost) []Cause {
+// causesOfAnswer returns both causes that an answer can be, as the node that commits it queues them.
+func (p *stateMachine) causesOfAnswer(a *incomingPost) []Cause {
 	id, parent := services.SortableID(a.id), services.SortableID(a.parent)
 	return []Cause{
 		{Recipient: p.model.recipient, Category: services.CategoryMention, Subject: id, Actor: a.author},

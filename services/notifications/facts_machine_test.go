@@ -103,7 +103,7 @@ func (p *stateMachine) deleteRandomPost() {
 		a := p.drawAnswer()
 		p.deletePost(a.id)
 		a.deleted = true
-		p.queuedCauses = append(p.queuedCauses, p.causesOf(a)...)
+		p.queuedCauses = append(p.queuedCauses, p.causesOfAnswer(a)...)
 		return
 	}
 	post := p.drawPost()

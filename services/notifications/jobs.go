@@ -31,7 +31,7 @@ func (s *Service) jobKinds() []jobs.Kind {
 
 // recipientsOf are the users whose notifications a job of the kind jobNotify changes: the recipients of its causes.
 func recipientsOf(_ context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
-	causes, err := causesOf(job)
+	causes, err := decodeCauses(job)
 	for _, cause := range causes {
 		users = append(users, cause.Recipient)
 	}
@@ -109,7 +109,7 @@ func (s *Service) notifyEach(ctx context.Context, jobs []jobs.Job) (outcomes []e
 	}
 	// A job whose payload is broken fails alone, before it is in a batch.
 	for i, job := range jobs {
-		if causes[i], outcomes[i] = causesOf(job); outcomes[i] != nil {
+		if causes[i], outcomes[i] = decodeCauses(job); outcomes[i] != nil {
 			continue
 		}
 		if size > 0 && size+len(causes[i]) > maxCausesPerTransaction {
@@ -121,9 +121,9 @@ func (s *Service) notifyEach(ctx context.Context, jobs []jobs.Job) (outcomes []e
 	return outcomes
 }
 
-// causesOf reads the payload of a job: one cause in each line. A category that this node does not know fails the job; a newer
+// decodeCauses reads the payload of a job: one cause in each line. A category that this node does not know fails the job; a newer
 // node may do the job at the next try.
-func causesOf(job jobs.Job) (causes []Cause, err error) {
+func decodeCauses(job jobs.Job) (causes []Cause, err error) {
 	for line := range bytes.Lines(job.Payload) {
 		var cause Cause
 		if err := json.Unmarshal(line, &cause); err != nil {
