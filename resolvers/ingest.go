@@ -98,7 +98,7 @@ func (r *Resolver) ingestInOneCommit(ctx context.Context, events []graph.IngestE
 	}
 	// CommitInOrder returns an error or nil for each command, in their order. Events that could not become a command are not among
 	// them.
-	for k, err := range r.Fanout.CommitInOrder(ctx, ready...) {
+	for k, err := range r.Jobs.CommitInOrder(ctx, ready...) {
 		errs[indexes[k]] = adviseFewerEvents(ctx, all, err)
 	}
 	for i, err := range errs {

@@ -62,13 +62,13 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *te
 	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, Settings: chat.Settings{MaxGroupMembers: maxGroup}})
 	letters := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
 	announced := announcements.New(announcements.Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Changelog: w.Caches.Changelog, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})
-	boards := live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Caches.Reader, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
+	boards := live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Caches.Reader, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Clock: w.Clock})
 	notified := notificationstest.New(w)
 	lists := views.New(views.Config{DB: w.Store, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: log})
 	a.resolver = &Resolver{
 		Sources: dataloader.Sources{Posts: w.Caches.Reader, Shows: boards.Memory},
-		Social:  social.New(social.Config{Store: w.Store, People: w.Caches.People, Fanout: w.Fanout, IDs: w.IDs, Notifications: notified, Settings: social.Settings{MaxFollowees: maxFollowees}, OnBlock: conversations.CloseDirect}),
-		Feed:    feed.New(feed.Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
+		Social:  social.New(social.Config{Store: w.Store, People: w.Caches.People, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Notifications: notified, Settings: social.Settings{MaxFollowees: maxFollowees}, OnBlock: conversations.CloseDirect}),
+		Feed:    feed.New(feed.Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Clock: w.Clock}),
 		Badge:   badge.New(badge.Config{SQLTimeout: time.Minute, Sources: sourcetest.Complete[badge.Source](letters.Source(), announced.Source(), conversations.Source(), boards.Source(), notified.Source(), lists.Source()), Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Caches.Pulled, Clock: w.Clock, Log: w.Log}),
 		Chat:    conversations, Announcements: announced,
 		Messages:      letters,
@@ -77,7 +77,7 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *te
 		Refs:          refs.New(w.Store),
 		Acts:          acts.New(acts.Config{DB: w.Store, IDs: w.IDs, Log: log}),
 		Live:          boards,
-		Notifications: notified, Fanout: w.Fanout, Projector: w.Projector, Queue: w.Fanout, Clock: w.Clock, Log: log,
+		Notifications: notified, Jobs: w.Fanout.Engine, Fanout: w.Fanout.Fanout, Projector: w.Projector, Queue: w.Fanout, Clock: w.Clock, Log: log,
 	}
 	schema := handler.New(WithHotOperations(graph.NewSchema(graph.Config{Resolvers: a.resolver}), a.resolver))
 	schema.AddTransport(transport.POST{})

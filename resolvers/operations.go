@@ -281,7 +281,7 @@ func (r *Resolver) mutate(ctx context.Context, o operationEntry, input any) (*co
 	}
 	d.call, d.cmd = c, cmd
 	defer dataloader.From(ctx).ForgetAll() // earlier reads of the response are out of date now
-	commit := func(ctx context.Context) error { return r.Fanout.Commit(ctx, cmd)[0] }
+	commit := func(ctx context.Context) error { return r.Jobs.Commit(ctx, cmd)[0] }
 	// An operator's mutation is an act, the application's is not.
 	if op.actorKind == actorHost && isOperator(ctx) {
 		err = r.Acts.Do(ctx, acts.Act{Actor: tokenSubject(ctx), Action: op.name, Target: c.subjectID, MadeID: func() string { return objectID(cmd) }}, commit)

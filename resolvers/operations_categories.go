@@ -210,7 +210,7 @@ func (r *Resolver) commitWithIdempotencyKey(ctx context.Context, cmd *jobs.Comma
 			return err
 		}
 	}
-	return r.Fanout.Commit(ctx, cmd)[0]
+	return r.Jobs.Commit(ctx, cmd)[0]
 }
 
 // hostCategories lists the categories of the host application, from SQL: the payload of a definition needs the new one, which

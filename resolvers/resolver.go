@@ -68,7 +68,8 @@ type Resolver struct {
 	Notifications *notifications.Service
 	Announcements *announcements.Service // also dots and segments
 	Chat          *chat.Service          // conversations and their messages
-	Fanout        *fanout.Fanout         // commits commands, and brings posts to followers
+	Jobs          *jobs.Engine           // commits commands
+	Fanout        *fanout.Fanout         // modes of authors and thresholds, for operators
 	// The Projector dates the events of ingest, and carries out the settings and repairs of operators; no user's read goes through it.
 	Projector *projector.Projector
 	Cleaner   *projector.Cleaner // cleans Redis, also when operators ask for it

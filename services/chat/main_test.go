@@ -8,7 +8,6 @@ import (
 	"go.uber.org/goleak"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/sql"
@@ -20,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type node struct {
 	*fanouttest.World
 	*Service
-	fan *fanout.Fanout // commits commands and runs jobs
+	fan *fanouttest.Fanout // commits commands and runs jobs
 }
 
 // newNode makes the service of a world's node. change may change its configuration, nil does not.

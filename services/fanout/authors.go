@@ -164,7 +164,7 @@ func (f *Fanout) storeModeAfterCount(ctx context.Context, thresholds services.Fo
 	switch {
 	// The first of the two calls. Until all documents name the author, the mode stays and posts are pushed: no reader misses one.
 	case target == services.AuthorHuge && !known.NamedInFollowerDocuments:
-		if chunks, err = f.FollowerChunks(ctx, known.ID, f.Projector.DormantBefore()); err != nil {
+		if chunks, err = f.FollowerChunks(ctx, known.ID, f.projector.DormantBefore()); err != nil {
 			return false, err
 		}
 		counted.NamedInFollowerDocuments, counted.FollowerChunksToName = true, len(chunks)
@@ -199,7 +199,7 @@ func (f *Fanout) storeModeAfterCount(ctx context.Context, thresholds services.Fo
 		return queueAuthorNaming(ctx, tx, known.ID, chunks)
 	})
 	if err == nil && done {
-		f.Wake()
+		f.jobs.Wake()
 		if counted.Mode != known.Mode {
 			f.log.Info("an author's mode has changed", "mode", counted.Mode, "was", known.Mode, "followers", counted.Followers)
 		}
@@ -230,7 +230,7 @@ func (f *Fanout) runNameAuthorChunk(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	return f.FinishWith(ctx, job, func(tx *sql.Tx) error {
+	return f.jobs.FinishWith(ctx, job, func(tx *sql.Tx) error {
 		// The number of open chunks falls in the transaction that ends the job, so that a repeated chunk never counts twice.
 		last, err := posts.DecrementUnnamedChunks(ctx, tx, chunk.Author)
 		if err != nil || !last {
@@ -257,7 +257,7 @@ func (f *Fanout) NameAuthorInDocuments(ctx context.Context, field rdb.AuthorsFie
 	if err != nil {
 		return err
 	}
-	return f.EachFollower(ctx, chunk, f.Projector.DormantBefore(), func(edges []services.FollowEdge) error {
+	return f.EachFollower(ctx, chunk, f.projector.DormantBefore(), func(edges []services.FollowEdge) error {
 		return f.NameAuthorsInDocuments(ctx, field, stamp, edges)
 	})
 }
@@ -278,7 +278,7 @@ func (f *Fanout) NameAuthorsInDocuments(ctx context.Context, field rdb.AuthorsFi
 	if err != nil {
 		return err
 	}
-	if err := f.Projector.HintAndMark(ctx, FollowerIDs(edges), results); err != nil {
+	if err := f.projector.HintAndMark(ctx, FollowerIDs(edges), results); err != nil {
 		return err
 	}
 	// Few documents refuse, because something must have been removed during this chunk. Each of their followers is read again
@@ -322,7 +322,7 @@ func (f *Fanout) queueModeJobs(ctx context.Context, _ jobs.Job) error {
 			after = authors[len(authors)-1]
 		}
 	}
-	f.Wake()
+	f.jobs.Wake()
 	return nil
 }
 
@@ -338,7 +338,7 @@ func (f *Fanout) SetThresholds(ctx context.Context, thresholds services.Follower
 		}
 		return jobs.Enqueue(ctx, tx, updateAllModesJob())
 	})
-	f.Wake()
+	f.jobs.Wake()
 	return err
 }
 
@@ -364,7 +364,7 @@ func (f *Fanout) PinMode(ctx context.Context, author services.UserID, mode *serv
 	if err := f.updateMode(ctx, author); err != nil {
 		f.log.Debug("a pinned mode does not hold yet; its job will see to it", "error", err)
 	}
-	f.Wake()
+	f.jobs.Wake()
 	return nil
 }
 

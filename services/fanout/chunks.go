@@ -93,11 +93,11 @@ func (f *Fanout) splitIntoChunkJobs(ctx context.Context, job jobs.Job, kind stri
 		return err
 	}
 	if kind == jobDropChunk {
-		return f.Replace(ctx, job, queued)
+		return f.jobs.Replace(ctx, job, queued)
 	}
 	// One transaction ends the job, stores the number of chunks, announces the fan-out to the nodes and queues the chunks: a crash leaves
 	// all or nothing.
-	return f.FinishWith(ctx, job, func(tx *sql.Tx) error {
+	return f.jobs.FinishWith(ctx, job, func(tx *sql.Tx) error {
 		fanout := posts.InFlightFanout{Post: post.ID, Author: post.Author}
 		if err := posts.BeginFanout(ctx, tx, fanout, count); err != nil {
 			return err
@@ -164,7 +164,7 @@ func (f *Fanout) AddToOwnFeed(ctx context.Context, post services.Post) error {
 	if err != nil {
 		return err
 	}
-	return f.Projector.HintAndMark(ctx, []services.UserID{post.Author}, []redis.Result{result})
+	return f.projector.HintAndMark(ctx, []services.UserID{post.Author}, []redis.Result{result})
 }
 
 // DropFromOwnFeed takes a deleted post out of its author's own feed, for the command that deletes.
@@ -191,7 +191,7 @@ func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([
 // who is not dormant, because the author may have been small when the post was published.
 func (f *Fanout) lastSeenCutoff(ctx context.Context, kind string, post services.Post) (since time.Time, err error) {
 	if kind == jobDropChunk {
-		return f.Projector.DormantBefore(), nil
+		return f.projector.DormantBefore(), nil
 	}
 	return f.PushLastSeenCutoff(ctx, post.Author)
 }
@@ -204,9 +204,9 @@ func (f *Fanout) lastSeenCutoff(ctx context.Context, kind string, post services.
 func (f *Fanout) PushLastSeenCutoff(ctx context.Context, author services.UserID) (since time.Time, err error) {
 	mode, err := posts.ModeOf(ctx, f.store.Runner, author)
 	if err != nil || mode == services.AuthorSmall {
-		return f.Projector.DormantBefore(), err
+		return f.projector.DormantBefore(), err
 	}
-	return f.Projector.IdleBefore(), nil
+	return f.projector.IdleBefore(), nil
 }
 
 // FollowerChunks splits the followers of an author who were seen since a time into chunks. The last chunk has no upper end: it
@@ -337,7 +337,7 @@ func (f *Fanout) pushToInboxes(ctx context.Context, stamp redis.ClockStamp, post
 			f.deliveredEntries.Add(1)
 		}
 	}
-	return f.Projector.HintAndMark(ctx, FollowerIDs(edges), results)
+	return f.projector.HintAndMark(ctx, FollowerIDs(edges), results)
 }
 
 // FollowerIDs returns the followers of a list of follows.

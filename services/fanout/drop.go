@@ -17,7 +17,7 @@ func (f *Fanout) dropFromInboxes(ctx context.Context, post services.Post, reader
 	if err != nil {
 		return err
 	}
-	if err := f.Projector.HintAndMark(ctx, readers, results); err != nil {
+	if err := f.projector.HintAndMark(ctx, readers, results); err != nil {
 		return err
 	}
 	var short []services.UserID
@@ -43,7 +43,7 @@ func (f *Fanout) queueInboxRefills(ctx context.Context, readers []services.UserI
 		return err
 	}
 	var refills []jobs.NewJob
-	idle := f.Projector.IdleBefore()
+	idle := f.projector.IdleBefore()
 	for _, reader := range readers {
 		if !visits[reader].Before(idle) {
 			refills = append(refills, projector.RefillInboxJob(reader))

@@ -53,11 +53,10 @@ type Config struct {
 
 // Fanout is the fan-out of one node. It is safe for concurrent use.
 type Fanout struct {
-	// Engine is embedded, because callers commit the commands of feeds and run their jobs on the same value.
-	*jobs.Engine
-	Projector *projector.Projector
 	ChunkSize int // how many followers one job of a fan-out serves: see Config
 
+	jobs       *jobs.Engine
+	projector  *projector.Projector
 	store      *sql.DB
 	redis      *rdb.Projections
 	clock      services.Clock
@@ -82,14 +81,14 @@ func New(cfg Config) *Fanout {
 		cfg.ChunkSize = 2000
 	}
 	f := &Fanout{
-		Engine: cfg.Jobs, Projector: cfg.Projector, ChunkSize: cfg.ChunkSize, store: cfg.Store, redis: cfg.Redis, clock: cfg.Clock,
+		ChunkSize: cfg.ChunkSize, jobs: cfg.Jobs, projector: cfg.Projector, store: cfg.Store, redis: cfg.Redis, clock: cfg.Clock,
 		ids: cfg.IDs, log: cfg.Log, thresholds: cfg.thresholds(),
 	}
 	for _, kinds := range [][]jobs.Kind{f.feedKinds(), f.authorKinds(), f.restrictionKinds()} {
-		f.Register(kinds...)
+		f.jobs.Register(kinds...)
 	}
 	// The projector's janitor calls endExpiredFanouts, as it does for other rows that are kept for a limited time.
-	f.Projector.RegisterExpiringRows("fan-outs with a dead chunk", f.endExpiredFanouts)
+	f.projector.RegisterExpiringRows("fan-outs with a dead chunk", f.endExpiredFanouts)
 	return f
 }
 

@@ -72,7 +72,7 @@ func (f *Fanout) ProjectSeen(ctx context.Context, user services.UserID) error {
 	if err != nil {
 		return err
 	}
-	return f.Projector.HintAndMark(ctx, []services.UserID{user}, []redis.Result{result})
+	return f.projector.HintAndMark(ctx, []services.UserID{user}, []redis.Result{result})
 }
 
 // Lag is how far fan-out is behind, for metrics and the console.

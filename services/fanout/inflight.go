@@ -37,7 +37,7 @@ func (f *Fanout) AddInFlightPosts(ctx context.Context, reader services.UserID, i
 		}
 		// Unchanged counts too: the fan-out may have added the post after the page was read.
 		held = held || result.Status == redis.Applied || result.Status == redis.Unchanged
-		if err := f.Projector.HintAndMark(ctx, []services.UserID{reader}, []redis.Result{result}); err != nil {
+		if err := f.projector.HintAndMark(ctx, []services.UserID{reader}, []redis.Result{result}); err != nil {
 			return held, err
 		}
 	}

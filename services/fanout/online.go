@@ -72,7 +72,7 @@ func (f *Fanout) runOnlineChunk(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	return f.FinishWith(ctx, job, func(tx *sql.Tx) error {
+	return f.jobs.FinishWith(ctx, job, func(tx *sql.Tx) error {
 		left, err := posts.EndFanoutChunk(ctx, tx, chunk.Post)
 		// left counts one for the chunks that are not queued yet. The others that it counts are online chunks that still run.
 		if err != nil || left > 1 {

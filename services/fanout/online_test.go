@@ -21,7 +21,7 @@ import (
 )
 
 // workersOf are the workers of one node: for short work, for chunks, and for chunks of online followers.
-func workersOf(f *fanout.Fanout) (quick, bulk, online *jobs.Worker) {
+func workersOf(f *fanouttest.Fanout) (quick, bulk, online *jobs.Worker) {
 	workers := f.Workers(1)
 	return workers[0], workers[1], workers[2]
 }

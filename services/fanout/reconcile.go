@@ -53,7 +53,7 @@ func (f *Fanout) ReconcileFollow(ctx context.Context, reader, author services.Us
 	if err != nil {
 		return err
 	}
-	return f.Projector.Mark(ctx, []services.UserID{reader}) // also without a document: the count then comes from the facts
+	return f.projector.Mark(ctx, []services.UserID{reader}) // also without a document: the count then comes from the facts
 }
 
 // mergeAuthorItems merges the items of an author that a follower may see. done is false when something was removed since the stamp.
@@ -85,13 +85,13 @@ func (f *Fanout) mergeAuthorItems(ctx context.Context, stamp redis.ClockStamp, e
 	if err != nil || result.Status == redis.Retry {
 		return false, err
 	}
-	if err := f.Projector.HintAndMark(ctx, []services.UserID{edge.Follower}, []redis.Result{result}); err != nil {
+	if err := f.projector.HintAndMark(ctx, []services.UserID{edge.Follower}, []redis.Result{result}); err != nil {
 		return false, err
 	}
 	// Either a removal before has left the inbox short, or the mode took posts out of the count, perhaps posts that the inbox counts
 	// without listing them: only a rebuild can tell how many still count.
 	if result.RefillDue {
-		if err := f.Projector.RefillInbox(ctx, edge.Follower); err != nil {
+		if err := f.projector.RefillInbox(ctx, edge.Follower); err != nil {
 			return false, err
 		}
 	}
@@ -152,11 +152,11 @@ func (f *Fanout) dropAuthorItems(ctx context.Context, reader, author services.Us
 	if _, follows, err := people.Edge(ctx, f.store, reader, author); err != nil || follows {
 		return false, err
 	}
-	if err := f.Projector.HintAndMark(ctx, []services.UserID{reader}, []redis.Result{result}); err != nil {
+	if err := f.projector.HintAndMark(ctx, []services.UserID{reader}, []redis.Result{result}); err != nil {
 		return false, err
 	}
 	if result.RefillDue {
-		return true, f.Projector.RefillInbox(ctx, reader)
+		return true, f.projector.RefillInbox(ctx, reader)
 	}
 	return true, nil
 }

@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/posts"
 	"tidings/services/projector"
@@ -89,7 +88,7 @@ func TestTwoNodesShareTheWork(t *testing.T) {
 		w.Post(users[0])
 	}
 	var group errgroup.Group
-	for _, node := range []*fanout.Fanout{w.Fanout, w.AnotherFanout()} {
+	for _, node := range []*fanouttest.Fanout{w.Fanout, w.AnotherFanout()} {
 		for _, worker := range node.Workers(2) {
 			group.Go(func() error {
 				for idle := 0; idle < 3; {

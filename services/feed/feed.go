@@ -34,16 +34,17 @@ import (
 
 // Config configures the service.
 type Config struct {
-	Jobs     *jobs.Engine // New registers its kinds of jobs
-	Store    *sql.DB
-	Redis    *rdb.Projections
-	Posts    *nodecache.PostCache           // the node's copies of posts
-	Reader   *nodecache.PostAndUserReader   // reads posts and authors from the node cache, Redis or SQL
-	Pulled   *nodecache.PulledCache         // the posts of pulled authors
-	InFlight *nodecache.InFlightFanoutCache // the posts that may not have reached all their readers yet
-	Fanout   *fanout.Fanout
-	IDs      *services.IDClock
-	Clock    services.Clock
+	Jobs      *jobs.Engine // New registers its kinds of jobs
+	Store     *sql.DB
+	Redis     *rdb.Projections
+	Posts     *nodecache.PostCache           // the node's copies of posts
+	Reader    *nodecache.PostAndUserReader   // reads posts and authors from the node cache, Redis or SQL
+	Pulled    *nodecache.PulledCache         // the posts of pulled authors
+	InFlight  *nodecache.InFlightFanoutCache // the posts that may not have reached all their readers yet
+	Projector *projector.Projector
+	Fanout    *fanout.Fanout
+	IDs       *services.IDClock
+	Clock     services.Clock
 	Settings
 	// RebuildWait is how long a page waits for a feed that is being rebuilt before it comes from the facts; 0 means 500 ms.
 	RebuildWait time.Duration
@@ -51,6 +52,7 @@ type Config struct {
 
 // Service has the commands of posts and reads the pages of home feeds. It is safe for concurrent use.
 type Service struct {
+	jobs         *jobs.Engine
 	store        *sql.DB
 	redis        *rdb.Projections
 	posts        *nodecache.PostCache
@@ -72,8 +74,9 @@ func New(cfg Config) *Service {
 		cfg.RebuildWait = 500 * time.Millisecond
 	}
 	s := &Service{
-		rebuildWait: cfg.RebuildWait,
-		store:       cfg.Store, redis: cfg.Redis, posts: cfg.Posts, reader: cfg.Reader, pulled: cfg.Pulled, inFlight: cfg.InFlight, fanout: cfg.Fanout, projector: cfg.Fanout.Projector, ids: cfg.IDs, clock: cfg.Clock, kindsInFeeds: cfg.kinds(),
+		rebuildWait: cfg.RebuildWait, kindsInFeeds: cfg.kinds(),
+		jobs: cfg.Jobs, store: cfg.Store, redis: cfg.Redis, posts: cfg.Posts, reader: cfg.Reader, pulled: cfg.Pulled, inFlight: cfg.InFlight,
+		projector: cfg.Projector, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock,
 	}
 	cfg.Jobs.Register(s.kinds()...)
 	return s

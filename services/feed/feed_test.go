@@ -28,14 +28,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type node struct {
 	*fanouttest.World
 	*Service
-	fan           *fanout.Fanout         // the fan-out of the node
+	fan           *fanouttest.Fanout     // the fan-out of the node
 	notifications *notifications.Service // the notifications of the node
 }
 
 // newNode makes the feeds of a world's node.
 func newNode(w *fanouttest.World) node {
 	notifying := notificationstest.New(w)
-	return node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}), w.Fanout, notifying}
+	return node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Clock: w.Clock}), w.Fanout, notifying}
 }
 
 // redisServerNode makes a node on a redis-server.

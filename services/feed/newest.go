@@ -27,7 +27,7 @@ func (s *Service) ReadNewest(ctx context.Context, asked []NewestRequest, found f
 	// The owed updates and the posts in flight are read before the inboxes, as in readRaw and readRawNewest: if an update or a
 	// fan-out ends in between, the reader is still left to Page.
 	for i, one := range asked {
-		readers[i], limits[i], owed[i] = one.Reader, one.First+1, s.fanout.OwesUpdate(one.Reader)
+		readers[i], limits[i], owed[i] = one.Reader, one.First+1, s.jobs.OwesUpdate(one.Reader)
 	}
 	inFlight := s.inFlight.List()
 	inboxes, err := s.redis.NewestOfInboxes(ctx, readers, limits)

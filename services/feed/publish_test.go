@@ -163,7 +163,7 @@ func TestDraftsThatAreRefused(t *testing.T) {
 // One setting decides which kinds of posts enter feeds. Posts of these kinds are listed, counted and refilled.
 func TestKindsThatEnterFeeds(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"})
-	n := node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
+	n := node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Clock: w.Clock,
 		Settings: Settings{KindsInFeeds: []string{"COMMENT"}}}), w.Fanout, nil}
 	author, reader := n.newAuthorAndReader()
 	post := n.publishDraft(author, Draft{Body: "a post"})

@@ -26,7 +26,7 @@ func (s *Service) ReadFirstPages(ctx context.Context, asked []FirstPageRequest, 
 	viewers, owed := make([]services.UserID, len(asked)), make([]bool, len(asked))
 	for i, one := range asked {
 		// OwesUpdate is called before the documents are read: if the update is written in between, the viewer is still left to Board.
-		viewers[i], owed[i] = one.Viewer, s.fanout.OwesUpdate(one.Viewer)
+		viewers[i], owed[i] = one.Viewer, s.jobs.OwesUpdate(one.Viewer)
 	}
 	states, err := s.redis.ReadLiveBoardStates(ctx, viewers)
 	if err != nil {

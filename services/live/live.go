@@ -46,7 +46,8 @@ type Config struct {
 	Changelog *changelog.Follower          // the node cache follows it
 	Memory    *Memory                      // the node cache; nil: New makes it. Services of one node share it
 	Jobs      *jobs.Engine                 // New registers its kinds of jobs
-	Fanout    *fanout.Fanout               // New registers the boards' part of rebuilds, follows and audits, and rows that expire
+	Projector *projector.Projector         // New registers the boards' part of rebuilds and audits, and rows that expire
+	Fanout    *fanout.Fanout               // New registers the boards' part of follows
 	IDs       *services.IDClock
 	Clock     services.Clock
 
@@ -90,7 +91,8 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		limits: cfg.Limits, buildWait: cfg.RebuildWait,
-		store: cfg.Store, jobs: cfg.Jobs, redis: projection{cfg.Redis}, reader: cfg.Reader, fanout: cfg.Fanout, projector: cfg.Fanout.Projector, ids: cfg.IDs, clock: cfg.Clock, expiry: cfg.Fanout.Projector.Expiry(),
+		store: cfg.Store, jobs: cfg.Jobs, redis: projection{cfg.Redis}, reader: cfg.Reader, fanout: cfg.Fanout, projector: cfg.Projector,
+		ids: cfg.IDs, clock: cfg.Clock, expiry: cfg.Projector.Expiry(),
 		sessionScope: SessionScope(cfg.SessionScope), sessionIdleTime: cfg.SessionIdleTime, maxSessionLife: maxSessionLifeInIdleTimes * cfg.SessionIdleTime,
 	}
 	if s.Memory = cfg.Memory; s.Memory == nil {
@@ -100,11 +102,11 @@ func New(cfg Config) *Service {
 	// From here on rebuilds, follows, audits and the janitor include boards. They call the registered functions, so that the
 	// engines need not import a feature.
 	cfg.Fanout.RegisterHosts(s.mergeHost)
-	cfg.Fanout.Projector.RegisterHostsReader(s.followedHosts)
-	cfg.Fanout.Projector.AddPositionReader("live board", positions.LiveBoardView, seenVersionedField, s.versionedFields)
-	cfg.Fanout.Projector.RegisterAuditPart("live board", s.audit)
-	cfg.Fanout.Projector.RegisterExpiringRows("former positions of shows", s.forgetAfterSessions(forgetFormerPositions))
-	cfg.Fanout.Projector.RegisterExpiringRows("ended follows of hosts", s.forgetAfterSessions(forgetPastFollows))
+	cfg.Projector.RegisterHostsReader(s.followedHosts)
+	cfg.Projector.AddPositionReader("live board", positions.LiveBoardView, seenVersionedField, s.versionedFields)
+	cfg.Projector.RegisterAuditPart("live board", s.audit)
+	cfg.Projector.RegisterExpiringRows("former positions of shows", s.forgetAfterSessions(forgetFormerPositions))
+	cfg.Projector.RegisterExpiringRows("ended follows of hosts", s.forgetAfterSessions(forgetPastFollows))
 	return s
 }
 

@@ -19,9 +19,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // configOf is the configuration of the shows of a world's node.
-func configOf(w *fanouttest.World, f *fanout.Fanout) Config {
+func configOf(w *fanouttest.World, f *fanouttest.Fanout) Config {
 	return Config{
-		Store: w.Store, Redis: w.Redis, Reader: w.Caches.Reader, Changelog: w.Caches.Changelog, Jobs: f.Engine, Fanout: f, IDs: w.IDs, Clock: w.Clock,
+		Store: w.Store, Redis: w.Redis, Reader: w.Caches.Reader, Changelog: w.Caches.Changelog, Jobs: f.Engine, Projector: f.Projector, Fanout: f.Fanout, IDs: w.IDs, Clock: w.Clock,
 	}
 }
 
@@ -29,7 +29,7 @@ func configOf(w *fanouttest.World, f *fanout.Fanout) Config {
 func installShowService(w *fanouttest.World) *fanouttest.World {
 	notificationstest.Install(w)
 	w.RegisterDocumentDiff(diffBoardWithFacts)
-	w.Install(func(w *fanouttest.World, f *fanout.Fanout) {
+	w.Install(func(w *fanouttest.World, f *fanouttest.Fanout) {
 		cfg := configOf(w, f)
 		if former, made := w.ShowService.(*Service); made && former.reader == w.Caches.Reader { // this node has a service already
 			cfg.Memory = former.Memory

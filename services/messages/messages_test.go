@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/people"
@@ -20,7 +19,7 @@ type messageNode struct {
 }
 
 // newService makes the service of one of a world's nodes.
-func newService(w *fanouttest.World, node *fanout.Fanout) *Service {
+func newService(w *fanouttest.World, node *fanouttest.Fanout) *Service {
 	return New(Config{DB: w.Store, Jobs: node.Engine, Projector: node.Projector, IDs: w.IDs})
 }
 
@@ -58,13 +57,13 @@ func TestSeveralNodesDeliverAMessage(t *testing.T) {
 	if report, err := b.service.Report(t.Context(), id); err != nil || report.Recipients != 0 {
 		t.Fatalf("before any work: %+v, %v", report, err)
 	}
-	another := func() *fanout.Fanout {
+	another := func() *fanouttest.Fanout {
 		node := b.AnotherFanout()
 		newService(b.World, node)
 		return node
 	}
 	var nodes sync.WaitGroup
-	for _, node := range []*fanout.Fanout{b.Fanout, another(), another()} {
+	for _, node := range []*fanouttest.Fanout{b.Fanout, another(), another()} {
 		for _, worker := range node.Workers(2) {
 			nodes.Go(func() {
 				for {

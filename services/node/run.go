@@ -61,7 +61,9 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 		s.Log.Warn("jobs of the previous process may wait until their leases end", "error", err)
 	}
 	working := StartLoops(workers, s.Log, s.workerLoops()...)
-	looping := StartLoops(loops, s.Log, heart.Run, s.Caches.Changelog.Run, s.Hub.Run, s.Badge.Run, projector.NewJanitor(s.Projector).Run, s.audit.Run, s.cleaner.Run, s.Redis.WatchMasters, s.Store.WatchWrites, s.Limiter.Run, s.receiveHints, s.stream.Run, s.webhooks.Run, s.devices.Run)
+	looping := StartLoops(loops, s.Log,
+		heart.Run, s.Store.WatchWrites, s.Redis.WatchMasters, s.Caches.Changelog.Run, s.receiveHints, s.Hub.Run, s.Badge.Run,
+		projector.NewJanitor(s.Projector).Run, s.cleaner.Run, s.audit.Run, s.Limiter.Run, s.stream.Run, s.webhooks.Run, s.devices.Run)
 	s.Ready.Set(true)
 	var failure error
 	select {

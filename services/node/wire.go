@@ -66,48 +66,55 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	s.audit = audit.New(audit.Config{Store: s.Store, Redis: s.Redis, Projector: s.Projector, Clock: s.clock, Log: s.Log, Settings: s.Config.Audit})
 	s.cleaner = projector.NewCleaner(s.Projector, s.Config.Projector.CleanEvery)
 	// The features. Each registers its kinds of jobs, changes and versioned fields by itself.
-	announced := announcements.New(announcements.Config{
+	announcementService := announcements.New(announcements.Config{
 		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Changelog: s.Caches.Changelog, Projector: s.Projector, IDs: ids, Clock: s.clock,
 	})
-	conversations := chat.New(chat.Config{
+	chatService := chat.New(chat.Config{
 		Store: s.Store, Redis: s.Redis, Changelog: s.Caches.Changelog, Jobs: s.Jobs, Projector: s.Projector, Clock: s.clock, Settings: s.Config.Chat,
 	})
-	letters := messages.New(messages.Config{DB: s.Store, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Settings: s.Config.Messages})
-	notified := notifications.New(notifications.Config{
-		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Changelog: s.Caches.Changelog, IDs: ids, Log: s.Log, Settings: s.Config.Notifications,
+	messageService := messages.New(messages.Config{DB: s.Store, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Settings: s.Config.Messages})
+	notificationService := notifications.New(notifications.Config{
+		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Changelog: s.Caches.Changelog, IDs: ids, Log: s.Log,
+		Settings: s.Config.Notifications,
 	})
-	lists := views.New(views.Config{
+	viewService := views.New(views.Config{
 		DB: s.Store, Redis: s.Redis.Client, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Clock: s.clock, Log: s.Log,
 	})
 	s.Live = live.New(live.Config{
-		Store: s.Store, Redis: s.Redis, Reader: s.Caches.Reader, Changelog: s.Caches.Changelog, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
-		Settings: s.Config.Live,
+		Store: s.Store, Redis: s.Redis, Reader: s.Caches.Reader, Changelog: s.Caches.Changelog, Jobs: s.Jobs, Projector: s.Projector,
+		Fanout: s.Fanout, IDs: ids, Clock: s.clock, Settings: s.Config.Live,
 	})
 	// Badges and pushes read all features.
 	s.Badge = badge.New(badge.Config{
-		Store: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Pulled: s.Caches.Pulled, Clock: s.clock, Log: s.Log, Caps: s.Config.Badge.Caps(),
-		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), s.Live.Source(), notified.Source(), lists.Source()},
+		Store: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Pulled: s.Caches.Pulled, Clock: s.clock, Log: s.Log,
+		Caps: s.Config.Badge.Caps(),
+		Sources: []badge.Source{
+			announcementService.Source(), messageService.Source(), chatService.Source(), s.Live.Source(), notificationService.Source(),
+			viewService.Source(),
+		},
 	})
 	// The hub and the stream come after the badges, which they render and compare.
 	s.wireHub()
 	s.wireStream()
-	posted := feed.New(feed.Config{
-		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Posts: s.Caches.Posts, Reader: s.Caches.Reader, Pulled: s.Caches.Pulled, InFlight: s.Caches.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Settings: s.Config.Feed,
+	feedService := feed.New(feed.Config{
+		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Posts: s.Caches.Posts, Reader: s.Caches.Reader, Pulled: s.Caches.Pulled,
+		InFlight: s.Caches.InFlight, Projector: s.Projector, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Settings: s.Config.Feed,
 	})
 	// The resolvers get the parts that they need, and no more.
 	return &resolvers.Resolver{
-		Acts:     acts.New(acts.Config{DB: s.Store, IDs: ids, Projector: s.Projector, Log: s.Log}),
-		Erasures: s.wireErasures(posted, conversations), Feed: posted,
-		Exports: export.Reader{DB: s.Store, Kinds: AllExportKinds},
-		Refs:    refs.New(s.Store), Stream: s.stream, Webhooks: s.webhooks, Devices: s.devices, Live: s.Live, Sources: dataloader.Sources{Posts: s.Caches.Reader, Shows: s.Live.Memory},
 		Social: social.New(social.Config{
-			Store: s.Store, People: s.Caches.People, Fanout: s.Fanout, IDs: ids, Notifications: notified, OnBlock: conversations.CloseDirect,
-			Settings: s.Config.Social,
+			Store: s.Store, People: s.Caches.People, Projector: s.Projector, Fanout: s.Fanout, IDs: ids, Notifications: notificationService,
+			OnBlock: chatService.CloseDirect, Settings: s.Config.Social,
 		}),
-		Messages: letters,
-		Views:    lists,
-		Chat:     conversations, Announcements: announced,
-		Badge: s.Badge, Notifications: notified, Fanout: s.Fanout, Projector: s.Projector, Cleaner: s.cleaner, Hub: s.Hub, Queue: s.Jobs, Clock: s.clock, Log: s.Log,
+		Feed: feedService, Live: s.Live, Chat: chatService, Notifications: notificationService, Messages: messageService,
+		Announcements: announcementService, Views: viewService, Badge: s.Badge, Hub: s.Hub,
+		Sources: dataloader.Sources{Posts: s.Caches.Reader, Shows: s.Live.Memory},
+		Refs:    refs.New(s.Store), Jobs: s.Jobs, Queue: s.Jobs, Fanout: s.Fanout, Projector: s.Projector, Cleaner: s.cleaner,
+		Stream: s.stream, Webhooks: s.webhooks, Devices: s.devices,
+		Exports:  export.Reader{DB: s.Store, Kinds: AllExportKinds},
+		Erasures: s.wireErasures(feedService, chatService),
+		Acts:     acts.New(acts.Config{DB: s.Store, IDs: ids, Projector: s.Projector, Log: s.Log}),
+		Clock:    s.clock, Log: s.Log,
 	}
 }
 
@@ -117,9 +124,11 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 // import.
 func (s *Server) wireHub() {
 	s.Hub = push.New(push.Config{
-		DocumentVersions: s.Redis.DocumentVersions, WriteLeases: s.Redis.Presence.WriteOnlineLeases, RemoveLeases: s.forgetUnwatchedUsers, MarkDocumentsLost: s.Redis.MarkDocumentsLost, Render: s.Badge.ReadAndFollow,
-		SharedChangeSequences: s.Caches.Changelog.VersionSums, RaiseVersions: s.Badge.RaiseDocumentsAbove, NoteClientVersion: s.Badge.NoteClientVersion,
-		Clock: s.clock, Log: s.Log, Settings: s.Config.Push,
+		Render: s.Badge.ReadAndFollow, RaiseVersions: s.Badge.RaiseDocumentsAbove, NoteClientVersion: s.Badge.NoteClientVersion,
+		DocumentVersions: s.Redis.DocumentVersions, MarkDocumentsLost: s.Redis.MarkDocumentsLost,
+		WriteLeases: s.Redis.Presence.WriteOnlineLeases, RemoveLeases: s.forgetUnwatchedUsers,
+		SharedChangeSequences: s.Caches.Changelog.VersionSums,
+		Clock:                 s.clock, Log: s.Log, Settings: s.Config.Push,
 	})
 	s.Caches.Changelog.OnSharedChange(s.Hub.HintSharedContent)
 	s.Caches.Changelog.OnReadersNotified(s.Hub.HintSharedContentOf)
@@ -139,11 +148,13 @@ var AllExportKinds = slices.Concat(
 // eraseSteps are all steps that remove a user, in order. The effects on others are undone before the user's own facts go. The jobs
 // come after all steps that queue some. The logs and the acts of operators are last. A feature that keeps something of a user has its
 // steps here. tests/nodes erases a user and looks through every table and key for what is left.
-func eraseSteps(posted *feed.Service, hosted *live.Service, talks *chat.Service) []erase.Step {
+func eraseSteps(feedService *feed.Service, liveService *live.Service, chatService *chat.Service) []erase.Step {
 	return slices.Concat(
 		// First come the parts that could still send something of the user outside.
-		stream.EraseSteps, webhooks.EraseSteps, devices.EraseSteps, social.EraseSteps, people.EraseSteps, posted.EraseSteps(), hosted.EraseSteps(), notifications.EraseSteps, talks.EraseSteps(), messages.EraseSteps,
-		announcements.EraseSteps, views.EraseSteps, positions.EraseSteps, projector.EraseSteps, []erase.Step{fanout.EraseStep}, posts.EraseSteps, refs.EraseSteps,
+		stream.EraseSteps, webhooks.EraseSteps, devices.EraseSteps,
+		social.EraseSteps, people.EraseSteps, feedService.EraseSteps(), liveService.EraseSteps(), notifications.EraseSteps,
+		chatService.EraseSteps(), messages.EraseSteps, announcements.EraseSteps, views.EraseSteps, positions.EraseSteps,
+		projector.EraseSteps, []erase.Step{fanout.EraseStep}, posts.EraseSteps, refs.EraseSteps,
 		jobs.EraseSteps(erasures.JobKind),
 		[]erase.Step{people.EraseChangelog(people.ProfileChangelogKind, nodecache.PullChangelogKind), fanout.EraseLogStep}, acts.EraseSteps,
 	)

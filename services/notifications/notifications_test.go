@@ -33,7 +33,7 @@ func newNode(w *fanouttest.World) node { return newNodeWithCausesPerPage(w, caus
 // of one actor they handle in one transaction (Service.causesPerPage).
 func newNodeWithCausesPerPage(w *fanouttest.World, causes int) node {
 	n := node{World: w}
-	w.Install(func(w *fanouttest.World, f *fanout.Fanout) {
+	w.Install(func(w *fanouttest.World, f *fanouttest.Fanout) {
 		made := New(Config{DB: w.Store, Redis: w.Redis, Jobs: f.Engine, Projector: f.Projector, IDs: w.IDs, Log: w.Log})
 		made.causesPerPage = causes
 		if n.service == nil {

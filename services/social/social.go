@@ -26,6 +26,7 @@ import (
 	"tidings/services/notifications"
 	"tidings/services/people"
 	"tidings/services/posts"
+	"tidings/services/projector"
 	"tidings/services/sql"
 )
 
@@ -33,6 +34,7 @@ import (
 type Config struct {
 	Store         *sql.DB
 	People        *people.Memory // the node's cache of user IDs and profiles
+	Projector     *projector.Projector
 	Fanout        *fanout.Fanout
 	Notifications *notifications.Service // recounts after a block and after its end
 	IDs           *services.IDClock
@@ -50,6 +52,7 @@ type BlockHook func(ctx context.Context, tx *sql.Tx, blocker, blocked services.U
 type Service struct {
 	store         *sql.DB
 	people        *people.Memory // the node's cache of user IDs and profiles
+	projector     *projector.Projector
 	fanout        *fanout.Fanout
 	notifications *notifications.Service
 	ids           *services.IDClock
@@ -60,7 +63,8 @@ type Service struct {
 // New makes the service. It registers nothing, because fan-out registers the jobs of follows.
 func New(cfg Config) *Service {
 	return &Service{
-		store: cfg.Store, people: cfg.People, fanout: cfg.Fanout, notifications: cfg.Notifications, ids: cfg.IDs, limits: cfg.Settings.withDefaults(), onBlock: cfg.OnBlock,
+		store: cfg.Store, people: cfg.People, projector: cfg.Projector, fanout: cfg.Fanout, notifications: cfg.Notifications, ids: cfg.IDs,
+		limits: cfg.Settings.withDefaults(), onBlock: cfg.OnBlock,
 	}
 }
 
@@ -319,6 +323,6 @@ func (s *Service) SetProfile(user services.UserID, name, avatarURL *string) (*jo
 			s.people.RecordChange(user, changedAt)
 			return nil
 		},
-		AfterCommit: func(ctx context.Context) error { return s.fanout.Projector.Profiles.Project(ctx, user) },
+		AfterCommit: func(ctx context.Context) error { return s.projector.Profiles.Project(ctx, user) },
 	}, nil
 }

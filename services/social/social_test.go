@@ -24,7 +24,7 @@ const maxPeoplePerList = 3
 
 // newNode makes the service on the engines of a world.
 func newNode(w *fanouttest.World) testNode {
-	return testNode{w, New(Config{Store: w.Store, People: w.Caches.People, Fanout: w.Fanout, IDs: w.IDs, Notifications: notificationstest.New(w),
+	return testNode{w, New(Config{Store: w.Store, People: w.Caches.People, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Notifications: notificationstest.New(w),
 		Settings: Settings{MaxFollowees: maxPeoplePerList, MaxMutes: maxPeoplePerList, MaxBlocks: maxPeoplePerList, MaxHides: maxPeoplePerList}})}
 }
 

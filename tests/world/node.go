@@ -67,7 +67,7 @@ func StartNode(tb testing.TB, options NodeOptions) *Node {
 		tb.Fatal(err)
 	}
 	n.URL = "http://" + listener.Addr().String()
-	n.Workers = n.Fanout.Workers(1)
+	n.Workers = n.Jobs.Workers(1)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- n.serveUntilDone(ctx, options.ManualStepping, listener) }()

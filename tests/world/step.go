@@ -275,7 +275,7 @@ func (n *Node) EnsureUserIDs(keys ...string) []services.UserID {
 func (n *Node) newFeedWithEmptyCache() *feed.Service {
 	memory := nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: n.Store}, Redis: n.Redis, Log: n.Log})
 	unused := jobs.New(jobs.Config{DB: n.Store, Clock: n.Clock, Log: n.Log}) // the node's engine has a feed already
-	return feed.New(feed.Config{Jobs: unused, Store: n.Store, Redis: n.Redis, Posts: memory.Posts, Reader: memory.Reader, Pulled: memory.Pulled, InFlight: memory.InFlight, Fanout: n.Fanout, Clock: n.Clock})
+	return feed.New(feed.Config{Jobs: unused, Store: n.Store, Redis: n.Redis, Posts: memory.Posts, Reader: memory.Reader, Pulled: memory.Pulled, InFlight: memory.InFlight, Projector: n.Projector, Fanout: n.Fanout, Clock: n.Clock})
 }
 
 // CheckFeedRedisRoundTrips fails unless reads of badges and feeds take the allowed number of round trips to Redis. followed is the

@@ -41,7 +41,7 @@ type World struct {
 	Caches      *nodecache.Caches // the node cache
 	IDs         *services.IDClock
 	Projector   *projector.Projector
-	Fanout      *fanout.Fanout
+	Fanout      *Fanout
 	ShowService any // the service of shows, in tests that make shows
 	Log         *slog.Logger
 
@@ -269,7 +269,7 @@ func (w *World) Delete(id services.PostID) {
 }
 
 // RunDueJobs runs all jobs that are due now, with the workers of one node.
-func (w *World) RunDueJobs(f *fanout.Fanout) {
+func (w *World) RunDueJobs(f *Fanout) {
 	w.TB.Helper()
 	// A job may queue others, also for a worker that has had its turn.
 	for busy := true; busy; {
@@ -284,7 +284,7 @@ func (w *World) RunDueJobs(f *fanout.Fanout) {
 
 // RunAllJobs runs all jobs, including those that a dead node has leased or that are due within ten minutes, by letting time pass. Jobs
 // planned for later stay.
-func (w *World) RunAllJobs(f *fanout.Fanout) {
+func (w *World) RunAllJobs(f *Fanout) {
 	w.TB.Helper()
 	for range 20 {
 		w.RunDueJobs(f)
@@ -306,7 +306,7 @@ func (w *World) RunAllJobs(f *fanout.Fanout) {
 
 // runLockedJobs runs jobs until none is due. RunDueJobs skips a job that a transaction has locked. When a worker has died,
 // PostgreSQL takes a while to end its transaction, in real time: the clock of the test does not move meanwhile.
-func (w *World) runLockedJobs(f *fanout.Fanout) {
+func (w *World) runLockedJobs(f *Fanout) {
 	w.TB.Helper()
 	for late := time.After(10 * time.Second); ; w.RunDueJobs(f) {
 		now := w.Clock.Now()

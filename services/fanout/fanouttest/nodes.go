@@ -15,7 +15,7 @@ import (
 )
 
 // Feature makes the service of a feature for one node, and registers the service's jobs.
-type Feature func(w *World, f *fanout.Fanout)
+type Feature func(w *World, f *Fanout)
 
 // DocumentDiff is the difference between a part of a user's document and the facts, "" when there is none.
 type DocumentDiff func(w *World, user services.UserID, document rdb.Document) string
@@ -62,14 +62,21 @@ func (w *World) RegisterCategoryCountsDiff(facts func(ctx context.Context, user 
 	})
 }
 
-// AnotherFanout makes a projector and fan-out for one more node on the same engines, with the features that are installed. It shares the
-// node cache of the first node. AnotherNode makes a node with a cache of its own, which learns of changes by the changelog.
-func (w *World) AnotherFanout() *fanout.Fanout {
+// Fanout is the fan-out of one node, with the queue and the projector below it.
+type Fanout struct {
+	*fanout.Fanout
+	*jobs.Engine
+	Projector *projector.Projector
+}
+
+// AnotherFanout makes a queue, a projector and a fan-out for one more node on the same engines, with the features that are installed. It
+// shares the node cache of the first node. AnotherNode makes a node with a cache of its own, which learns of changes by the changelog.
+func (w *World) AnotherFanout() *Fanout {
 	projectorConfig, cfg := w.projectorConfig, w.fanoutConfig
 	cfg.Jobs = jobs.New(w.jobsConfig)
 	projectorConfig.Jobs = cfg.Jobs
 	cfg.Projector = projector.New(projectorConfig)
-	f := fanout.New(cfg)
+	f := &Fanout{Fanout: fanout.New(cfg), Engine: cfg.Jobs, Projector: cfg.Projector}
 	for _, feature := range w.features {
 		feature(w, f)
 	}

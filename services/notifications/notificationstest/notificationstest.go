@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/notifications"
@@ -25,11 +24,11 @@ func New(w *fanouttest.World) *notifications.Service {
 // facts.
 func Install(w *fanouttest.World) {
 	registerCountsComparison(w)
-	w.Install(func(w *fanouttest.World, f *fanout.Fanout) { makeService(w, f) })
+	w.Install(func(w *fanouttest.World, f *fanouttest.Fanout) { makeService(w, f) })
 }
 
 // makeService makes the notifications of one node.
-func makeService(w *fanouttest.World, f *fanout.Fanout) *notifications.Service {
+func makeService(w *fanouttest.World, f *fanouttest.Fanout) *notifications.Service {
 	return notifications.New(notifications.Config{DB: w.Store, Redis: w.Redis, Jobs: f.Engine, Projector: f.Projector, IDs: w.IDs, Log: w.Log})
 }
 
