@@ -54,13 +54,13 @@ func featureName(pkg string) string {
 	return name
 }
 
-// mayImportFeature reports whether a package may import a feature, as far as the ranks allow it.
+// mayImportFeature reports whether a package may import a feature, as far as the layers allow it.
 func mayImportFeature(pkg, feature string) bool {
 	allowed := nonFeatures[pkg].features
 	return featureName(pkg) != "" || allowed == anyFeature || slices.Contains(strings.Fields(allowed), feature)
 }
 
-// checkFeatureImport checks an import that the ranks allow. Tests and their helpers are not checked: they make the features that they
+// checkFeatureImport checks an import that the layers allow. Tests and their helpers are not checked: they make the features that they
 // need.
 func (c *ruleChecker) checkFeatureImport(name string, at int, pkg, target string) {
 	if _, helper := testHelperParents[pkg]; helper || isTestFile(name) {
@@ -71,7 +71,7 @@ func (c *ruleChecker) checkFeatureImport(name string, at int, pkg, target string
 	}
 }
 
-// checkTree reports each import of a feature that the ranks allow and nonFeatures does not.
+// Each import of a feature that the layers allow and nonFeatures does not is reported.
 func TestOnlyListedPackagesImportFeatures(t *testing.T) {
 	for name, c := range map[string]struct{ importer, feature, expected string }{
 		"a transport":            {"transport", "live", "transport imports the feature live"},
@@ -116,7 +116,7 @@ func TestListedPackagesAndTestsImportFeatures(t *testing.T) {
 func TestNonFeaturesNameWhatTheProgramImports(t *testing.T) {
 	t.Chdir("../..")
 	for pkg, allowed := range nonFeatures {
-		if _, known := packageRanks[pkg]; !known {
+		if _, known := packageLayers[pkg]; !known {
 			t.Errorf("%s is no package", pkg)
 		}
 		if (allowed.features == "") != (allowed.why == "") {

@@ -153,7 +153,7 @@ func TestEveryImportOfAFeatureIsRegistered(t *testing.T) {
 	for _, match := range registeredImport.FindAllStringSubmatch(readRepositoryFile(t, "services/node/imports.go"), -1) {
 		registered = append(registered, match[1])
 	}
-	for pkg := range packageRanks {
+	for pkg := range packageLayers {
 		files, err := filepath.Glob("../../" + pkg + "/*.go")
 		if err != nil {
 			t.Fatal(err)

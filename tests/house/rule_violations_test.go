@@ -27,36 +27,36 @@ type violation struct {
 	expectedFault string            // a part of the message
 }
 
-// checkTree reports a violation of each rule about imports.
+// A violation of each rule about imports is reported.
 func TestEveryDependencyRuleFindsAViolation(t *testing.T) {
 	wantExpectedFaults(t, map[string]violation{
 		"sideways": {
 			map[string]string{"services/feed/f.go": goFileText("feed", "tidings/services/badge", "")},
-			"services/feed/f.go:3: services/feed (line 3) imports services/badge (line 3): not downwards",
+			"services/feed/f.go:3: services/feed (layer 3) imports services/badge (layer 3): not downwards",
 		},
 		"upwards": {
 			map[string]string{"services/people/s.go": goFileText("people", "tidings/services/feed", "")},
-			"services/people (line 10) imports services/feed (line 3): not downwards",
+			"services/people (layer 10) imports services/feed (layer 3): not downwards",
 		},
 		"the facts below posts import them": {
 			map[string]string{"services/people/s_test.go": goFileText("people", "tidings/services/posts", "")},
-			"services/people (line 10) imports services/posts (line 9): not downwards",
+			"services/people (layer 10) imports services/posts (layer 9): not downwards",
 		},
 		"the engine of the log imports a memory": {
 			map[string]string{"services/changelog/c.go": goFileText("changelog", "tidings/services/nodecache", "")},
-			"services/changelog (line 12) imports services/nodecache (line 8): not downwards",
+			"services/changelog (layer 12) imports services/nodecache (layer 8): not downwards",
 		},
 		"the engine of the log imports a feature in a test": {
 			map[string]string{"services/changelog/c_test.go": goFileText("changelog", "tidings/services/feed", "")},
-			"services/changelog (line 12) imports services/feed (line 3): not downwards",
+			"services/changelog (layer 12) imports services/feed (layer 3): not downwards",
 		},
 		"the engine of Redis imports the projections": {
 			map[string]string{"services/redis/r.go": goFileText("redis", "tidings/services/rdb", "")},
-			"services/redis (line 13) imports services/rdb (line 12): not downwards",
+			"services/redis (layer 13) imports services/rdb (layer 12): not downwards",
 		},
 		"the engine of Redis imports a feature in a test": {
 			map[string]string{"services/redis/r_test.go": goFileText("redis", "tidings/services/views", "")},
-			"services/redis (line 13) imports services/views (line 4): not downwards",
+			"services/redis (layer 13) imports services/views (layer 4): not downwards",
 		},
 		"the projections import the library": {
 			map[string]string{"services/rdb/r.go": goFileText("rdb", "github.com/redis/go-redis/v9", "")},
@@ -68,31 +68,31 @@ func TestEveryDependencyRuleFindsAViolation(t *testing.T) {
 		},
 		"the words import a package": {
 			map[string]string{"services/s.go": goFileText("services", "tidings/services/people", "")},
-			"services (line 15) imports services/people (line 10): not downwards",
+			"services (layer 15) imports services/people (layer 10): not downwards",
 		},
 		"main is imported": {
 			map[string]string{"graph/g.go": goFileText("graph", "tidings", "")},
-			`the package "" has no line`,
+			`the package "" has no layer`,
 		},
-		"a package without a line": {
+		"a package without a layer": {
 			map[string]string{"services/poem/p.go": goFileText("poem", "", "")},
-			"the package services/poem has no line",
+			"the package services/poem has no layer",
 		},
-		"a package without a line is imported": {
+		"a package without a layer is imported": {
 			map[string]string{"server.go": goFileText("main", "tidings/services/poem", "")},
-			`the package "services/poem" has no line`,
+			`the package "services/poem" has no layer`,
 		},
 		"a test helper outside tests": {
 			map[string]string{"services/feed/f.go": goFileText("feed", "tidings/services/people/peopletest", "")},
 			"services/people/peopletest is for tests only",
 		},
-		"the engine of SQL imports a feature":  {map[string]string{"services/sql/s.go": goFileText("sql", "tidings/services/people", "")}, "services/sql (line 13) imports services/people (line 10): not downwards"},
-		"the engine of jobs imports a feature": {map[string]string{"services/jobs/j.go": goFileText("jobs", "tidings/services/announcements", "")}, "services/jobs (line 11) imports services/announcements (line 4): not downwards"},
-		"a neighbour's test helper":            {map[string]string{"services/rdb/r_test.go": goFileText("rdb", "tidings/services/people/peopletest", "")}, "imports the helper of services/people (line 10): not downwards"},
-		"a test helper looks up":               {map[string]string{"services/people/peopletest/s.go": goFileText("peopletest", "tidings/services/feed", "")}, "services/people/peopletest (line 10) imports services/feed (line 3): not downwards"},
+		"the engine of SQL imports a feature":  {map[string]string{"services/sql/s.go": goFileText("sql", "tidings/services/people", "")}, "services/sql (layer 13) imports services/people (layer 10): not downwards"},
+		"the engine of jobs imports a feature": {map[string]string{"services/jobs/j.go": goFileText("jobs", "tidings/services/announcements", "")}, "services/jobs (layer 11) imports services/announcements (layer 4): not downwards"},
+		"a neighbour's test helper":            {map[string]string{"services/rdb/r_test.go": goFileText("rdb", "tidings/services/people/peopletest", "")}, "imports the helper of services/people (layer 10): not downwards"},
+		"a test helper looks up":               {map[string]string{"services/people/peopletest/s.go": goFileText("peopletest", "tidings/services/feed", "")}, "services/people/peopletest (layer 10) imports services/feed (layer 3): not downwards"},
 		"a world above outside tests":          {map[string]string{"services/projector/p.go": goFileText("projector", "tidings/services/fanout/fanouttest", "")}, "services/fanout/fanouttest is for tests only"},
-		"a world above of another package":     {map[string]string{"services/nodecache/m_test.go": goFileText("nodecache", "tidings/services/fanout/fanouttest", "")}, "imports the helper of services/fanout (line 6): not downwards"},
-		"a package above its world":            {map[string]string{"services/projector/p_test.go": goFileText("projector", "tidings/services/fanout", "")}, "services/projector (line 7) imports services/fanout (line 6): not downwards"},
+		"a world above of another package":     {map[string]string{"services/nodecache/m_test.go": goFileText("nodecache", "tidings/services/fanout/fanouttest", "")}, "imports the helper of services/fanout (layer 6): not downwards"},
+		"a package above its world":            {map[string]string{"services/projector/p_test.go": goFileText("projector", "tidings/services/fanout", "")}, "services/projector (layer 7) imports services/fanout (layer 6): not downwards"},
 		"SQL elsewhere":                        {map[string]string{"services/feed/f.go": goFileText("feed", "database/sql", "")}, "only services/sql imports database/sql"},
 		"SQL in main":                          {map[string]string{"server.go": goFileText("main", "database/sql/driver", "")}, "only services/sql imports database/sql"},
 		"a driver elsewhere":                   {map[string]string{"services/rdb/r_test.go": goFileText("rdb", "github.com/jackc/pgx/v5/stdlib", "")}, "only services/sql imports github.com/jackc/pgx"},
@@ -107,7 +107,7 @@ func TestEveryDependencyRuleFindsAViolation(t *testing.T) {
 	})
 }
 
-// checkTree reports a violation of each rule that is not about imports.
+// A violation of each rule that is not about imports is reported.
 func TestEveryHouseRuleFindsAViolation(t *testing.T) {
 	wantExpectedFaults(t, map[string]violation{
 		"a long file":               {map[string]string{"web/w.go": goFileText("web", "", strings.Repeat(emptyLines40, 10))}, "402 lines, fewer than 400"},

@@ -21,12 +21,12 @@ import (
 	"testing"
 )
 
-// packageRanks is the order of the packages: the line of each in the table of packages in docs/architecture.md, and of the folders of
-// tests, for which the table has one row. A package imports only packages with a greater line, never one with the same line. Line 4 is
-// for features that the features of line 3 may import, and line 5 is for notifications, which the features of both lines may import.
-var packageRanks = readPackageRanks()
+// packageLayers has the layer of each package, from the table of packages in docs/architecture.md, and of the folders of tests, for
+// which the table has one row. A package imports only packages of a greater layer, never one of the same layer. Layer 4 is for features
+// that the features of layer 3 may import, and layer 5 is for notifications, which the features of both layers may import.
+var packageLayers = readPackageRanks()
 
-// packageTableRow matches a row of the table of packages: a package and the number of its line.
+// packageTableRow matches a row of the table of packages: a package and the number of its layer.
 var packageTableRow = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\|.*\\| (-?\\d+) \\|$")
 
 // readPackageRanks reads the table of packages, before a test changes the folder.
@@ -35,18 +35,18 @@ func readPackageRanks() map[string]int {
 	if err != nil {
 		panic(err)
 	}
-	ranks := map[string]int{}
+	layers := map[string]int{}
 	for _, folder := range []string{"house", "model", "faults", "contract", "engines", "imports", "nodes", "books", "examples"} {
-		ranks["tests/"+folder] = -2
+		layers["tests/"+folder] = -2
 	}
 	for _, match := range packageTableRow.FindAllStringSubmatch(string(text), -1) {
 		name := match[1]
 		if name == "server.go" {
 			name = "."
 		}
-		ranks[name], _ = strconv.Atoi(match[2]) // the row matches digits
+		layers[name], _ = strconv.Atoi(match[2]) // the row matches digits
 	}
-	return ranks
+	return layers
 }
 
 // testHelperParents maps each package that only tests import (a test helper) to its parent package, which the helper may import.
@@ -201,7 +201,7 @@ func (c *ruleChecker) checkPackageComment(name string, file *ast.File) {
 	c.hasPackageComment[pkg] = c.hasPackageComment[pkg] || file.Doc != nil && len(strings.Fields(file.Doc.Text())) >= 4
 }
 
-// checkImports checks a file's imports against packageRanks and moduleOwners. Packages in bench/ may import everything, because they
+// checkImports checks a file's imports against packageLayers and moduleOwners. Packages in bench/ may import everything, because they
 // also measure alternatives.
 func (c *ruleChecker) checkImports(files *token.FileSet, name string, file *ast.File) {
 	dir := path.Dir(name)
@@ -213,19 +213,19 @@ func (c *ruleChecker) checkImports(files *token.FileSet, name string, file *ast.
 		c.checkExampleImports(files, name, file)
 		return
 	}
-	line, known := packageRanks[dir]
+	layer, known := packageLayers[dir]
 	if helper {
-		line, known = packageRanks[helperOf], true
+		layer, known = packageLayers[helperOf], true
 	}
 	if !known {
-		c.addFault(name, 1, "the package %s has no line in the table of docs/architecture.md", dir)
+		c.addFault(name, 1, "the package %s has no layer in the table of docs/architecture.md", dir)
 		return
 	}
 	for _, spec := range file.Imports {
 		target, _ := strconv.Unquote(spec.Path.Value)
 		at := files.Position(spec.Pos()).Line
 		if target == modulePath || strings.HasPrefix(target, modulePath+"/") {
-			c.checkImportDirection(name, at, dir, line, strings.TrimPrefix(strings.TrimPrefix(target, modulePath), "/"))
+			c.checkImportDirection(name, at, dir, layer, strings.TrimPrefix(strings.TrimPrefix(target, modulePath), "/"))
 			continue
 		}
 		for _, rule := range moduleOwners {
@@ -261,22 +261,22 @@ func isWithin(target, module string) bool {
 // checkImportDirection checks one import within the module. Tests and test helpers may import their own package and the
 // helpers of a package below; helpers of one package may import each other. A package in helperImportExceptions may also import one
 // helper of a package above.
-func (c *ruleChecker) checkImportDirection(name string, at int, dir string, line int, target string) {
+func (c *ruleChecker) checkImportDirection(name string, at int, dir string, layer int, target string) {
 	helperOf, helper := testHelperParents[dir]
 	testing := isTestFile(name) || helper
 	targetOf, targetHelper := testHelperParents[target]
-	switch targetLine, known := packageRanks[target]; {
+	switch targetLayer, known := packageLayers[target]; {
 	case testing && (target == dir || target == helperOf):
 	case targetHelper && !testing:
 		c.addFault(name, at, "%s is for tests only", target)
 	case targetHelper && helperImportExceptions[dir] == target:
-	case targetHelper && (targetOf == dir || targetOf == helperOf || packageRanks[targetOf] > line):
+	case targetHelper && (targetOf == dir || targetOf == helperOf || packageLayers[targetOf] > layer):
 	case targetHelper:
-		c.addFault(name, at, "%s (line %d) imports the helper of %s (line %d): not downwards", dir, line, targetOf, packageRanks[targetOf])
+		c.addFault(name, at, "%s (layer %d) imports the helper of %s (layer %d): not downwards", dir, layer, targetOf, packageLayers[targetOf])
 	case !known:
-		c.addFault(name, at, "the package %q has no line in the table of docs/architecture.md", target)
-	case targetLine <= line:
-		c.addFault(name, at, "%s (line %d) imports %s (line %d): not downwards", dir, line, target, targetLine)
+		c.addFault(name, at, "the package %q has no layer in the table of docs/architecture.md", target)
+	case targetLayer <= layer:
+		c.addFault(name, at, "%s (layer %d) imports %s (layer %d): not downwards", dir, layer, target, targetLayer)
 	default:
 		c.checkFeatureImport(name, at, dir, target)
 	}

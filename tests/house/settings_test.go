@@ -16,7 +16,7 @@ var settingsType = regexp.MustCompile(`(?m)^type (\w*Settings) struct \{$`)
 func TestTheSettingsOfEachPackageAreInTheConfig(t *testing.T) {
 	config := readRepositoryFile(t, "services/node/config.go")
 	listed := 0
-	for pkg := range packageRanks {
+	for pkg := range packageLayers {
 		text, err := os.ReadFile("../../" + pkg + "/settings.go")
 		if os.IsNotExist(err) || pkg == "services/command" {
 			continue
