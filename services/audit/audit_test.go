@@ -69,7 +69,7 @@ func newUserWithFullDocument(w node) (user, author services.UserID) {
 	w.commit(w.views.Add(news, "a", w.Clock.Now()))
 	w.commit(w.views.Add(news, "b", w.Clock.Now()))
 	w.Write(func(ctx context.Context, tx *sql.Tx) (err error) {
-		if _, err = positions.Advance(ctx, tx, user, positions.HomeFeedView, "", first); err != nil {
+		if _, err = positions.Advance(ctx, tx, user, positions.HomeFeedView, first); err != nil {
 			return err
 		}
 		if _, err = projector.ChangePolicy(ctx, tx, user, func(policy *services.DisplayPolicy) error { policy.QuietToMinute = 60; return nil }); err != nil {
@@ -306,7 +306,7 @@ func TestAuditWaitsForJobs(t *testing.T) {
 	}
 	w.CheckAgainstFacts(user, author)
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
-		_, err := positions.Advance(ctx, tx, user, positions.HomeFeedView, "", services.MaxPostID-1)
+		_, err := positions.Advance(ctx, tx, user, positions.HomeFeedView, services.MaxPostID-1)
 		return err
 	})
 	runLap(w, a)

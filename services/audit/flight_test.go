@@ -63,7 +63,7 @@ func (f *actingPeople) mutateAtRandom(ctx context.Context, tx *sql.Tx) error {
 		job, err := notifications.NotifyJob(notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: services.SortableID(post.ID), Actor: user})
 		return errors.Join(err, jobs.Enqueue(ctx, tx, job))
 	case action == 6:
-		if _, err := positions.Advance(ctx, tx, user, positions.HomeFeedView, "", post.ID); err != nil {
+		if _, err := positions.Advance(ctx, tx, user, positions.HomeFeedView, post.ID); err != nil {
 			return err
 		}
 		return jobs.Enqueue(ctx, tx, fanout.ProjectSeenJob(user))

@@ -27,7 +27,7 @@ func TestAuditDoesNotWaitForPlannedJobs(t *testing.T) {
 			enqueue(w, jobs.NewJob{Kind: kind, Key: fmt.Sprint(i), NotBefore: begin.Add(time.Duration(i) * every)})
 		}
 		w.Write(func(ctx context.Context, tx *sql.Tx) error {
-			_, err := positions.Advance(ctx, tx, user, positions.HomeFeedView, "", services.MaxPostID-1)
+			_, err := positions.Advance(ctx, tx, user, positions.HomeFeedView, services.MaxPostID-1)
 			return err
 		})
 		w.Clock.Advance(auditLapTime) // the lap in which the user is visited again

@@ -203,7 +203,7 @@ func (n node) isActiveFollower(author, follower services.UserID, since time.Time
 func (n node) markFeedSeen(user services.UserID, upTo services.PostID) {
 	n.TB.Helper()
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
-		_, err := positions.Advance(ctx, tx, user, positions.HomeFeedView, "", upTo)
+		_, err := positions.Advance(ctx, tx, user, positions.HomeFeedView, upTo)
 		return err
 	})
 	n.Must(n.World.Fanout.ProjectSeen(n.TB.Context(), user))

@@ -64,7 +64,7 @@ func ProjectSeenJob(user services.UserID) jobs.NewJob {
 // ProjectSeen projects the durable seen position of a user's feed into their document. Positions only move forward,
 // here and in SQL, so it needs no stamp.
 func (f *Fanout) ProjectSeen(ctx context.Context, user services.UserID) error {
-	seen, err := positions.Of[services.PostID](ctx, f.store, user, positions.HomeFeedView, "")
+	seen, err := positions.Of[services.PostID](ctx, f.store, user, positions.HomeFeedView)
 	if err != nil {
 		return err
 	}

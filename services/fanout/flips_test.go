@@ -151,7 +151,7 @@ func (h *authorModeHistory) checkFeed(user services.UserID) {
 	if !slices.Equal(entries, want) {
 		h.t.Fatalf("user %d is shown %v, want %v", user, entries, want)
 	}
-	seen, err := positions.Of[services.PostID](ctx, h.Store, user, positions.HomeFeedView, "")
+	seen, err := positions.Of[services.PostID](ctx, h.Store, user, positions.HomeFeedView)
 	h.Must(err)
 	if facts, err := posts.CountNew(ctx, h.Store, []posts.FeedReader{{ID: user, SeenTo: seen}}, services.FeedRetention); err != nil || facts[0] != count {
 		h.t.Fatal(fmt.Sprintf("user %d has %d new posts, want %d, %v", user, count, facts, err))

@@ -37,7 +37,7 @@ func factScenarios() []fanouttest.FactScenario {
 		{Name: "an unfollow", Prepare: withPost, CommitFact: func(w *fanouttest.World, users []services.UserID) { w.Unfollow(users[0], users[1:4]...) }},
 		{Name: "a look at the feed", Prepare: withPost, CommitFact: func(w *fanouttest.World, users []services.UserID) {
 			w.Write(func(ctx context.Context, tx *sql.Tx) error {
-				if _, err := positions.Advance(ctx, tx, users[1], positions.HomeFeedView, "", newest(w, users[0])); err != nil {
+				if _, err := positions.Advance(ctx, tx, users[1], positions.HomeFeedView, newest(w, users[0])); err != nil {
 					return err
 				}
 				return jobs.Enqueue(ctx, tx, fanout.ProjectSeenJob(users[1]))

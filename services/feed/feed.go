@@ -99,7 +99,7 @@ func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.C
 				return nil, err
 			}
 			// The position is a fact, and the document only its projection: after a loss of Redis the posts stay seen.
-			if _, err := positions.Advance(ctx, tx, reader, positions.HomeFeedView, "", position); err != nil {
+			if _, err := positions.Advance(ctx, tx, reader, positions.HomeFeedView, position); err != nil {
 				return nil, err
 			}
 			return nil, jobs.Enqueue(ctx, tx, fanout.ProjectSeenJob(reader))

@@ -206,7 +206,7 @@ func TestOnlyPublishedPostsCanBeMarkedSeen(t *testing.T) {
 		if services.CodeOf(err) != look.code || err != nil && !strings.HasPrefix(err.Error(), "upTo: ") {
 			t.Errorf("up to %s: %v, want %q", look.what, err, look.code)
 		}
-		mark, err := positions.Of[services.PostID](t.Context(), n.Store, reader, positions.HomeFeedView, "")
+		mark, err := positions.Of[services.PostID](t.Context(), n.Store, reader, positions.HomeFeedView)
 		if err != nil || mark != look.mark {
 			t.Errorf("up to %s: the mark is at %s, %v, want %s", look.what, mark, err, look.mark)
 		}
@@ -264,7 +264,7 @@ func TestHiddenPostsAsPositions(t *testing.T) {
 				t.Errorf("below %s: %v, want %q", post, err, want)
 			}
 		}
-		mark, err := positions.Of[services.PostID](t.Context(), n.Store, reader, positions.HomeFeedView, "")
+		mark, err := positions.Of[services.PostID](t.Context(), n.Store, reader, positions.HomeFeedView)
 		if err != nil || mark != slices.Max(before) {
 			t.Errorf("the mark is at %s, %v, want %s", mark, err, slices.Max(before))
 		}

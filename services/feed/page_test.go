@@ -150,7 +150,7 @@ func TestAnEmptyFeedHasNothingToMark(t *testing.T) {
 	n := redisServerNode(t)
 	user := n.MakeUsers(1)[0]
 	n.Must(n.commit(n.MarkSeen(user, 0)))
-	if mark, err := positions.Of[services.PostID](t.Context(), n.Store, user, positions.HomeFeedView, ""); mark != 0 || err != nil {
+	if mark, err := positions.Of[services.PostID](t.Context(), n.Store, user, positions.HomeFeedView); mark != 0 || err != nil {
 		t.Errorf("the mark is at %s, %v", mark, err)
 	}
 	if _, err := n.Page(t.Context(), user, services.MaxPostID, 1); err != nil {

@@ -178,7 +178,7 @@ func TestKindsThatEnterFeeds(t *testing.T) {
 	}
 	var seen services.PostID
 	n.Must(w.Store.Write(t.Context(), func(tx *sql.Tx) (err error) {
-		seen, err = positions.Advance(t.Context(), tx, reader, positions.HomeFeedView, "", comment)
+		seen, err = positions.Advance(t.Context(), tx, reader, positions.HomeFeedView, comment)
 		return err
 	}))
 	if counts, err := posts.CountNew(t.Context(), n.Store, []posts.FeedReader{{ID: reader, SeenTo: seen}}, 10); err != nil || counts[0] != 0 {

@@ -63,7 +63,7 @@ func (s *Service) newestUnseen(ctx context.Context, reader services.UserID) (new
 	}
 	// A page from the facts has no seen position.
 	if page.FromFacts {
-		if page.SeenUpTo, err = positions.Of[services.PostID](ctx, s.store, reader, positions.HomeFeedView, ""); err != nil {
+		if page.SeenUpTo, err = positions.Of[services.PostID](ctx, s.store, reader, positions.HomeFeedView); err != nil {
 			return 0, nil, err
 		}
 	}

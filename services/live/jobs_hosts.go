@@ -69,7 +69,7 @@ func (s *Service) projectSeen(ctx context.Context, user services.UserID) error {
 // versionedFields reads a user's seen position in the live board, for projectSeen and the audit. Rebuilds read all positions of a user
 // at once instead.
 func (s *Service) versionedFields(ctx context.Context, user services.UserID) ([]rdb.VersionedField, error) {
-	seen, err := positions.Of[services.SortableID](ctx, s.store, user, positions.LiveBoardView, "")
+	seen, err := positions.Of[services.SortableID](ctx, s.store, user, positions.LiveBoardView)
 	if err != nil || seen == 0 {
 		return nil, err
 	}

@@ -130,7 +130,7 @@ func TestTheSeenPositionOfABoardIsProjected(t *testing.T) {
 		user := w.MakeUsers(1)[0]
 		see := func(version services.ShowID) {
 			w.Write(func(ctx context.Context, tx *sql.Tx) error {
-				_, err := positions.Advance(ctx, tx, user, positions.LiveBoardView, "", version)
+				_, err := positions.Advance(ctx, tx, user, positions.LiveBoardView, version)
 				return err
 			})
 		}

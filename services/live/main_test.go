@@ -125,7 +125,7 @@ func factScenarios() []fanouttest.FactScenario {
 		}},
 		{Name: "a look at the board", Prepare: follow, CommitFact: func(w *fanouttest.World, users []services.UserID) {
 			w.Write(func(ctx context.Context, tx *sql.Tx) error {
-				if _, err := positions.Advance(ctx, tx, users[1], positions.LiveBoardView, "", 7); err != nil {
+				if _, err := positions.Advance(ctx, tx, users[1], positions.LiveBoardView, 7); err != nil {
 					return err
 				}
 				return jobs.Enqueue(ctx, tx, projectSeenJob(users[1]))

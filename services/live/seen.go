@@ -42,7 +42,7 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *st
 					return nil, err
 				}
 			}
-			if _, err := positions.Advance(ctx, tx, viewer, positions.LiveBoardView, "", version); err != nil {
+			if _, err := positions.Advance(ctx, tx, viewer, positions.LiveBoardView, version); err != nil {
 				return nil, err
 			}
 			// The job makes sure that the mark is projected; AfterCommit below projects it at once for the answer.

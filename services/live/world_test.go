@@ -131,7 +131,7 @@ func diffBoardWithFacts(w *fanouttest.World, user services.UserID, document rdb.
 	w.TB.Helper()
 	ctx := w.TB.Context()
 	got := comparedBoard{Hosts: fanouttest.SortedByAuthor(document.Hosts), SeenPosition: document.LiveSeenUpTo}
-	seen, err := positions.Of[uint64](ctx, w.Store, user, positions.LiveBoardView, "")
+	seen, err := positions.Of[uint64](ctx, w.Store, user, positions.LiveBoardView)
 	w.Must(err)
 	hosts, err := showServiceOf(w).followedHosts(ctx, user)
 	w.Must(err)

@@ -30,7 +30,7 @@ func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown r
 	}
 	var facts homeFeedFacts
 	var err error
-	if facts.seenUpTo, err = positions.Of[services.PostID](ctx, p.store, user, positions.HomeFeedView, ""); err != nil {
+	if facts.seenUpTo, err = positions.Of[services.PostID](ctx, p.store, user, positions.HomeFeedView); err != nil {
 		return nil, nil, err
 	}
 	if facts.pulledAuthors, err = p.pullAuthorsOf(ctx, user); err != nil {

@@ -159,7 +159,7 @@ func TestALostFeedIsRebuiltFromTheFacts(t *testing.T) {
 			continue
 		}
 		w.Write(func(ctx context.Context, tx *sql.Tx) error {
-			_, err := positions.Advance(ctx, tx, users[1], positions.HomeFeedView, "", ids[posts-2])
+			_, err := positions.Advance(ctx, tx, users[1], positions.HomeFeedView, ids[posts-2])
 			return err
 		})
 		w.RedisServer.Flush()

@@ -202,7 +202,7 @@ func (c *peopleModel) markFeedSeen() {
 	if len(c.posts) > 0 {
 		reader, upTo := rapid.SampledFrom(c.readers).Draw(c.t, "reader"), rapid.SampledFrom(c.posts).Draw(c.t, "up to").ID
 		c.Write(func(ctx context.Context, tx *sql.Tx) error {
-			if _, err := positions.Advance(ctx, tx, reader, positions.HomeFeedView, "", upTo); err != nil {
+			if _, err := positions.Advance(ctx, tx, reader, positions.HomeFeedView, upTo); err != nil {
 				return err
 			}
 			return jobs.Enqueue(ctx, tx, fanout.ProjectSeenJob(reader))

@@ -27,21 +27,18 @@ func (b factsInDatabase) readViewsStates(users ...services.UserID) map[services.
 // touchWithMaxCountedViews touches a view, with most as the number of views that count.
 func (b factsInDatabase) touchWithMaxCountedViews(user services.UserID, view View, upTo time.Time, most int) {
 	b.T.Helper()
-	b.MustWrite(func(tx *sql.Tx) error {
-		_, err := touchWithin(b.Ctx, tx, user, view, upTo, tx.Now, most)
-		return err
-	})
+	b.MustWrite(func(tx *sql.Tx) error { return touch(b.Ctx, tx, user, view, upTo, tx.Now, most) })
 }
 
 // The views that a user touched last count, each up to 100 items, and nothing else of the log of accesses.
 func TestTheViewsTouchedLastCount(t *testing.T) {
 	eachFactsDatabase(t, func(b factsInDatabase) {
 		b.MustWrite(func(tx *sql.Tx) error {
-			_, err := positions.Advance(b.Ctx, tx, 1, positions.HomeFeedView, "", 7)
+			_, err := positions.Advance(b.Ctx, tx, 1, positions.HomeFeedView, 7)
 			return err
 		})
 		b.MustWrite(func(tx *sql.Tx) error {
-			_, err := positions.Advance(b.Ctx, tx, 1, positions.LiveBoardView, "", 7)
+			_, err := positions.Advance(b.Ctx, tx, 1, positions.LiveBoardView, 7)
 			return err
 		})
 		if got := b.readViewsStates(1); len(got) > 0 {
@@ -193,8 +190,7 @@ func TestNoVersionOfACountHasTwoValues(t *testing.T) {
 		}
 		run(func(round int) error {
 			return b.Write(b.Ctx, func(tx *sql.Tx) error {
-				_, err := touchWithin(b.Ctx, tx, 1, []View{other, newsView}[round%2], timeAtSecond(0), tx.Now, most)
-				return err
+				return touch(b.Ctx, tx, 1, []View{other, newsView}[round%2], timeAtSecond(0), tx.Now, most)
 			})
 		})
 		seen, readers := make([]map[uint64]services.ViewsState, 2), sync.WaitGroup{}

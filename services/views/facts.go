@@ -92,21 +92,16 @@ func removeItem(ctx context.Context, tx *sql.Tx, view View, item string) (change
 
 // touch records that a user looked at a view, up to a time, or with the zero time up to the newest item in it. That item's time
 // is used and not the clock's, because the clock's would hide items that are reported later with an earlier time. The position
-// never goes back; touch returns it. The view counts in the user's badges from now on. latest is the time of this node's next ID.
-// INVALID for a time that is after latest, the transaction's time and the newest item.
-func touch(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upTo, latest time.Time) (LastAccess, error) {
-	return touchWithin(ctx, tx, user, view, upTo, latest, maxCountedViews)
-}
-
-// touchWithin records that a user looked at a view, as touch does. most is the number of the user's views that count in the badges.
-func touchWithin(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upTo, latest time.Time, most int) (LastAccess, error) {
+// never goes back. The view counts in the user's badges from now on, as one of the most views that they touched last. latest is the
+// time of this node's next ID. INVALID for a time that is after latest, the transaction's time and the newest item.
+func touch(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upTo, latest time.Time, most int) error {
 	var newest int64
 	if _, err := tx.One(ctx, newestOfView, []any{view.Code, view.ID}, &newest); err != nil {
-		return LastAccess{}, err
+		return err
 	}
 	// Items may be ahead of this node's clock: a user who has seen such an item may mark up to it.
 	if upTo.After(sql.FromMicros(max(newest, sql.Micros(tx.Now), sql.Micros(latest)))) {
-		return LastAccess{}, services.Errorf(services.Invalid, "upTo: %s is in the future", upTo.UTC().Format(time.RFC3339Nano))
+		return services.Errorf(services.Invalid, "upTo: %s is in the future", upTo.UTC().Format(time.RFC3339Nano))
 	}
 	if upTo.IsZero() {
 		upTo = sql.FromMicros(newest)
@@ -114,7 +109,7 @@ func touchWithin(ctx context.Context, tx *sql.Tx, user services.UserID, view Vie
 		if at := tx.EventTime(); tx.EventMoment() != 0 && upTo.After(at) {
 			newest = 0
 			if _, err := tx.One(ctx, newestOfViewUntil, []any{view.Code, view.ID, at}, &newest); err != nil {
-				return LastAccess{}, err
+				return err
 			}
 			upTo = sql.FromMicros(newest)
 		}
@@ -122,18 +117,17 @@ func touchWithin(ctx context.Context, tx *sql.Tx, user services.UserID, view Vie
 	// From here on the user's other touches wait: the number of the touch and the views that count change together.
 	number, counts, err := recordTouch(ctx, tx, user, view)
 	if err != nil {
-		return LastAccess{}, err
+		return err
 	}
-	var position, last int64
-	touched := []any{user, view.Code, view.ID, sql.Micros(upTo), tx.EventTime(), number}
-	if _, err = tx.One(ctx, putTouch, touched, &position, &last); err == nil && !counts {
+	_, err = tx.Run(ctx, putTouch, user, view.Code, view.ID, sql.Micros(upTo), tx.EventTime(), number)
+	if err == nil && !counts {
 		err = stopCountingOldestView(ctx, tx, user, most)
 	}
-	return LastAccess{View: view, UpTo: sql.FromMicros(position), LastAccessAt: sql.FromMicros(last), CountsInBadges: true}, err
+	return err
 }
 
-// readAccesses lists the views of some codes that a user has looked at, in the order of code and ID: at most limit views that
-// come behind the view after.
+// readAccesses lists the views of some codes that a user has looked at, in the order of code and ID: at most limit of those
+// that follow the view after.
 func readAccesses(ctx context.Context, db *sql.DB, user services.UserID, codes []string, after View, limit int) (list []LastAccess, err error) {
 	err = db.Each(ctx, accessesOf, []any{user, codes, after.Code, after.ID, limit}, appendAccessTo(&list))
 	return list, err

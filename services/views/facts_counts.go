@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/positions"
 	"tidings/services/sql"
 )
 
@@ -32,10 +33,7 @@ SELECT touched FROM user_access_log WHERE user_number = $1 AND view_code = $2 AN
 	// putTouch records a touch. Neither the time nor the position moves backward.
 	putTouch = sql.NewStatement("touch a view", `
 INSERT INTO user_access_log AS l (user_number, view_code, view_id, position, last_access_at, touched) VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (user_number, view_code, view_id) DO UPDATE SET touched = excluded.touched,
-	last_access_at = CASE WHEN excluded.last_access_at > l.last_access_at THEN excluded.last_access_at ELSE l.last_access_at END,
-	position = CASE WHEN excluded.position > l.position THEN excluded.position ELSE l.position END
-RETURNING position, last_access_at`)
+ON CONFLICT (user_number, view_code, view_id) DO UPDATE SET touched = excluded.touched, `+positions.KeepGreater)
 
 	// stopCountingOldest takes the view beyond the limit out of the count: the view whose last touch is the oldest.
 	stopCountingOldest = sql.NewStatement("the view that no longer counts", `UPDATE user_access_log SET touched = 0

@@ -107,7 +107,7 @@ func (s testedView) mismatchWithFacts() string {
 		got := s.countInRedis(access.UpTo)
 		switch {
 		case !got.ready:
-		case got.count != min(facts[0], minKeptItems), !got.atLeast && facts[0] > got.count:
+		case got.count != min(facts[0], maxCountedItems), !got.atLeast && facts[0] > got.count:
 			return fmt.Sprintf("after second %d Redis says %+v, the facts are %d", n, got, facts[0])
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"tidings/services"
 	"tidings/services/redis"
 )
 
@@ -15,8 +14,8 @@ import (
 // that were read before a removal are refused, and its floor is the time above which it is complete. Older items are read from SQL.
 
 const (
-	// minKeptItems is the least number of newest items that a view keeps, if it has them: one more than services.DisplayCap.
-	minKeptItems = services.DisplayCap + 1
+	// minKeptItems is the least number of newest items that a view keeps, if it has them: those that count.
+	minKeptItems = maxCountedItems
 	// trimThreshold is how many items a view holds before it is cut.
 	// A cut removes several items at once, so that it is not made with each report.
 	trimThreshold = minKeptItems + 32
@@ -117,7 +116,7 @@ func (p projection) remove(ctx context.Context, view View, item string) (redis.R
 // viewCount is how many items of a view are newer than a user's last access.
 type viewCount struct {
 	ready   bool // false: the view is missing or being built, and the other fields are invalid
-	count   int  // at most minKeptItems
+	count   int  // at most maxCountedItems
 	atLeast bool // the true count is count or more
 }
 
@@ -158,7 +157,7 @@ func (p projection) count(ctx context.Context, accesses []LastAccess) ([]viewCou
 		}
 		// The floor is stored as -floor-1, to sort before all items; -1 is no floor.
 		floor := -1 - int64(mark)
-		counts[i] = viewCount{ready: true, count: min(int(newer), minKeptItems), atLeast: newer > minKeptItems}
+		counts[i] = viewCount{ready: true, count: min(int(newer), maxCountedItems), atLeast: newer > maxCountedItems}
 		if positionMicros(access) < floor {
 			// The access is older than the floor, so there are more new items than are kept. A view that has lost too many items to
 			// know the count is refilled.

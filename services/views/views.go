@@ -145,7 +145,7 @@ func (s *Service) Touch(user services.UserID, view View, upTo *time.Time) (*jobs
 	return &jobs.Command{
 		Name: "touchView", Actor: user,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			if _, err := touch(ctx, tx, user, view, until, tx.ReadClock(s.ids.Now)); err != nil {
+			if err := touch(ctx, tx, user, view, until, tx.ReadClock(s.ids.Now), maxCountedViews); err != nil {
 				return nil, err
 			}
 			return nil, jobs.Enqueue(ctx, tx, countsJob(user))
@@ -289,13 +289,13 @@ func (s *Service) countMissingInSQL(ctx context.Context, accesses []LastAccess, 
 	for k, i := range indexes {
 		asked[k] = accesses[i]
 	}
-	facts, err := countNewItems(ctx, s.db, asked, minKeptItems+1)
+	facts, err := countNewItems(ctx, s.db, asked, maxCountedItems+1)
 	if err != nil {
 		return err
 	}
 	for k, i := range indexes {
 		// SQL counted up to one item more than the count that is shown, which tells whether the true count is greater.
-		counts[i] = viewCount{ready: true, count: min(facts[k], minKeptItems), atLeast: facts[k] > minKeptItems}
+		counts[i] = viewCount{ready: true, count: min(facts[k], maxCountedItems), atLeast: facts[k] > maxCountedItems}
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func (c *smallNode) readFacts() map[string]any {
 	for key, id := range ids {
 		feed, err := posts.HomeFeed(ctx, c.Store, id, services.MaxPostID, 10)
 		put("feed of "+key, feed, err)
-		seen, err := positions.Of[services.PostID](ctx, c.Store, id, positions.HomeFeedView, "")
+		seen, err := positions.Of[services.PostID](ctx, c.Store, id, positions.HomeFeedView)
 		put("mark of "+key, seen, err)
 		users, err := people.ByID(ctx, c.Store, []services.UserID{id})
 		put("profile of "+key, users, err)

@@ -21,11 +21,11 @@ func TestTraceNamesEachStatement(t *testing.T) {
 			traced = append(traced, statement)
 		}})
 		ctx := t.Context()
-		if _, err := positions.Of[uint64](ctx, s, 1, positions.HomeFeedView, ""); err != nil {
+		if _, err := positions.Of[uint64](ctx, s, 1, positions.HomeFeedView); err != nil {
 			t.Fatal(err)
 		}
 		err := s.Write(ctx, func(tx *sql.Tx) error {
-			_, err := positions.Advance(ctx, tx, 1, positions.HomeFeedView, "", 1)
+			_, err := positions.Advance(ctx, tx, 1, positions.HomeFeedView, 1)
 			return err
 		})
 		if err != nil {

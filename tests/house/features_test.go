@@ -19,7 +19,7 @@ type featureImports struct {
 // anyFeature allows the imports of every feature.
 const anyFeature = "*"
 
-// nonFeatures are the packages that are no feature, with the features that each may import. Ranks alone would let every package above a
+// nonFeatures are the packages that are no feature, with the features that each may import. Layers alone would let every package above a
 // feature import it. A package below services that is not listed is a feature: a feature may import the features below it, and is
 // imported only by the features above it and by the packages that name it here. Other packages, such as transport, may import none.
 var nonFeatures = map[string]featureImports{

@@ -24,13 +24,13 @@ import (
 // packageLayers has the layer of each package, from the table of packages in docs/architecture.md, and of the folders of tests, for
 // which the table has one row. A package imports only packages of a greater layer, never one of the same layer. Layer 4 is for features
 // that the features of layer 3 may import, and layer 5 is for notifications, which the features of both layers may import.
-var packageLayers = readPackageRanks()
+var packageLayers = readPackageLayers()
 
 // packageTableRow matches a row of the table of packages: a package and the number of its layer.
 var packageTableRow = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\|.*\\| (-?\\d+) \\|$")
 
-// readPackageRanks reads the table of packages, before a test changes the folder.
-func readPackageRanks() map[string]int {
+// readPackageLayers reads the table of packages, before a test changes the folder.
+func readPackageLayers() map[string]int {
 	text, err := os.ReadFile("../../docs/architecture.md")
 	if err != nil {
 		panic(err)

@@ -243,7 +243,7 @@ func TestAnEventMarksTheBoardAsSeen(t *testing.T) {
 		if got := data.Ingest.Results; len(got) != 1 || got[0].Error != nil {
 			t.Fatalf("%v: %+v", step.event, got)
 		}
-		if seen, err := positions.Of[uint64](t.Context(), n.Store, reader, positions.LiveBoardView, ""); err != nil || seen != step.want {
+		if seen, err := positions.Of[uint64](t.Context(), n.Store, reader, positions.LiveBoardView); err != nil || seen != step.want {
 			t.Errorf("%v: seen up to %d, want %d, %v", step.event, seen, step.want, err)
 		}
 	}

@@ -377,7 +377,7 @@ func (w *World) DiffAgainstFacts(user services.UserID) string {
 	// What is expected comes from SQL, by the statements of pages and not by the statements of rebuilds.
 	entries, err := posts.InboxFeed(ctx, w.Store, user, services.MaxPostID, services.FeedRetention)
 	w.Must(err)
-	seen, err := positions.Of[services.PostID](ctx, w.Store, user, positions.HomeFeedView, "")
+	seen, err := positions.Of[services.PostID](ctx, w.Store, user, positions.HomeFeedView)
 	w.Must(err)
 	count, err := posts.CountNewPushed(ctx, w.Store, user, seen, services.FeedRetention+1)
 	w.Must(err)
