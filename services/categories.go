@@ -122,35 +122,13 @@ type CategoryCounts struct {
 	CountByDay     [8]int         // unseen groups of NewestDay, NewestDay-1, ... NewestDay-7
 }
 
-// OlderCounts are, for each category, the number of unseen groups that left its count because of their age.
-type OlderCounts struct {
-	Like, Comment, Mention, Follow, Reminder int
+// PerCategory is a value for each of Categories.
+type PerCategory[T any] struct {
+	Like, Comment, Mention, Follow, Reminder T
 }
 
-// Of is the number of unseen groups of a category that are too old to count; nil if the category is not in Categories.
-func (o *OlderCounts) Of(category Category) *int {
-	switch category {
-	case CategoryLike:
-		return &o.Like
-	case CategoryComment:
-		return &o.Comment
-	case CategoryMention:
-		return &o.Mention
-	case CategoryFollow:
-		return &o.Follow
-	case CategoryReminder:
-		return &o.Reminder
-	}
-	return nil
-}
-
-// CategoryPositions are, for each category, the position of its newest notification that the counts have; 0 if there never was one.
-type CategoryPositions struct {
-	Like, Comment, Mention, Follow, Reminder NotificationID
-}
-
-// Of is the position of the newest notification of a category; nil if the category is not in Categories.
-func (p *CategoryPositions) Of(category Category) *NotificationID {
+// Of is the value of a category; nil if the category is not in Categories.
+func (p *PerCategory[T]) Of(category Category) *T {
 	switch category {
 	case CategoryLike:
 		return &p.Like
@@ -166,18 +144,20 @@ func (p *CategoryPositions) Of(category Category) *NotificationID {
 	return nil
 }
 
-// NotificationCounts are the counts of the notifications.
+// OlderCounts are, for each category, the number of unseen groups that left its count because of their age.
+type OlderCounts struct{ PerCategory[int] }
+
+// CategoryPositions are, for each category, the position of its newest notification that the counts have; 0 if there never was one.
+type CategoryPositions struct{ PerCategory[NotificationID] }
+
+// NotificationCounts are the counts of the notifications. HostCount has the counts of the host application's categories.
 type NotificationCounts struct {
-	Newest         NotificationID    // the position of the newest notification; 0 if there never was one
-	Positions      CategoryPositions // of the newest notification of each category; not shown to clients
-	Version        uint64            // rises with every change of the list; 0 if it is not known
-	Older          OlderCounts       // unseen groups that are too old to count, for each category
-	Total          Count             // the sum of the counts that enter it
-	Like           Count
-	Comment        Count
-	Mention        Count
-	Follow         Count
-	Reminder       Count
+	Newest    NotificationID    // the position of the newest notification; 0 if there never was one
+	Positions CategoryPositions // of the newest notification of each category; not shown to clients
+	Version   uint64            // rises with every change of the list; 0 if it is not known
+	Older     OlderCounts       // unseen groups that are too old to count, for each category
+	Total     Count             // the sum of the counts that enter it
+	PerCategory[Count]
 	HostCounts     []CategoryCount // counts of the host application's categories, in the order of HostCategories
 	HostCategories *HostCategories // the host application's categories, as they were when the counts were read; nil for none
 }
@@ -202,23 +182,6 @@ func (n *NotificationCounts) HostCount(name Category) *CategoryCount {
 		if n.HostCounts[i].Name == string(name) {
 			return &n.HostCounts[i]
 		}
-	}
-	return nil
-}
-
-// Of is the count of one of Categories; nil for any other category. HostCount has the counts of the host application's categories.
-func (n *NotificationCounts) Of(category Category) *Count {
-	switch category {
-	case CategoryLike:
-		return &n.Like
-	case CategoryComment:
-		return &n.Comment
-	case CategoryMention:
-		return &n.Mention
-	case CategoryFollow:
-		return &n.Follow
-	case CategoryReminder:
-		return &n.Reminder
 	}
 	return nil
 }
