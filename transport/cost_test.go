@@ -128,9 +128,9 @@ func BenchmarkCost(b *testing.B) {
 	if faults != nil {
 		b.Fatal(faults)
 	}
-	price, variables := costModel{}.operation(doc.Operations[0]), map[string]any{"n": 20}
+	cost, variables := costModel{}.operation(doc.Operations[0]), map[string]any{"n": 20}
 	b.ReportAllocs()
 	for b.Loop() {
-		_ = price.forVariables(variables)
+		_ = cost.forVariables(variables)
 	}
 }

@@ -70,7 +70,7 @@ func (f *Front) parseBody(body []byte) *parsedBody {
 		return left
 	}
 	varies, unique := len(operation.VariableDefinitions)+len(request.Variables) > 0, hasLongText(request.Variables)
-	// The executor reads the variables and computes the price of what HotAnswer does not answer.
+	// The executor reads the variables and computes the cost of what HotAnswer does not answer.
 	if varies && f.hotSchema.HotAnswer(operation, nil) == nil {
 		return &parsedBody{frontMayAnswer: true, uncacheable: unique}
 	}
@@ -79,9 +79,9 @@ func (f *Front) parseBody(body []byte) *parsedBody {
 	if !ok {
 		return &parsedBody{frontMayAnswer: true, uncacheable: true}
 	}
-	// The price of these bytes is the same each time, so it is computed once, with the first request.
-	price := doc.costOf(operation, variables)
-	if price > f.httpTransport.documents.maxCost {
+	// The cost of these bytes is the same each time, so it is computed once, with the first request.
+	cost := doc.costOf(operation, variables)
+	if cost > f.httpTransport.documents.maxCost {
 		return left
 	}
 	hotAnswer := f.hotSchema.HotAnswer(operation, variables)
@@ -90,7 +90,7 @@ func (f *Front) parseBody(body []byte) *parsedBody {
 		return &parsedBody{frontMayAnswer: true, uncacheable: unique}
 	}
 	known := &parsedBody{
-		frontMayAnswer: true, uncacheable: unique, hotAnswer: hotAnswer, operationCost: price, documentBytes: doc.memoryBytes,
+		frontMayAnswer: true, uncacheable: unique, hotAnswer: hotAnswer, operationCost: cost, documentBytes: doc.memoryBytes,
 		operation: &graphql.OperationContext{RawQuery: request.Query, OperationName: request.OperationName, Doc: doc.QueryDocument, Operation: operation, Variables: variables},
 	}
 	// Loops answer remembered bodies only.
@@ -264,11 +264,11 @@ func (c *frontConn) refuse(h *requestHead, err error) frontOutcome {
 	})
 }
 
-// execute lets the executor answer a request. paid says what was charged for it. Like the HTTP server, it ends the operation when
+// execute lets the executor answer a request. charges says what was charged for it. Like the HTTP server, it ends the operation when
 // the client goes away. The handler runs on this goroutine, so the next request of the connection waits, as HTTP/1.1 demands.
-func (c *frontConn) execute(h *requestHead, body []byte, paid *frontCharges) frontOutcome {
+func (c *frontConn) execute(h *requestHead, body []byte, charges *frontCharges) frontOutcome {
 	return c.answerByHandler(h, func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithCancel(context.WithValue(context.Background(), frontChargesKey{}, paid))
+		ctx, cancel := context.WithCancel(context.WithValue(context.Background(), frontChargesKey{}, charges))
 		defer cancel()
 		defer c.watchClient(cancel)()
 		r = r.WithContext(ctx)

@@ -77,10 +77,10 @@ func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
 			c.front.removeConn(c)
 		}
 	}()
-	handOn := func(before []byte, paid bool) {
+	handOn := func(before []byte, addressCharged bool) {
 		owns = false
 		defer c.front.removeConn(c)
-		c.handToHTTPServer(before, paid)
+		c.handToHTTPServer(before, addressCharged)
 	}
 	c.answerPartWritten = false
 	if first != nil && first() == frontClosesConn {
@@ -196,7 +196,7 @@ func (c *frontConn) abort() {
 
 // handToHTTPServer gives the connection to the HTTP server, with the bytes that were read. The HTTP server then sets its deadlines.
 // The caller removes it from the front.
-func (c *frontConn) handToHTTPServer(before []byte, paid bool) {
+func (c *frontConn) handToHTTPServer(before []byte, addressCharged bool) {
 	_ = c.conn.SetDeadline(time.Time{}) // an error shows at the next read
 	before = bytes.Clone(before)        // the buffer is reused
 	if c.hasByteReadAhead {             // watchClient has read the byte behind these
@@ -207,7 +207,7 @@ func (c *frontConn) handToHTTPServer(before []byte, paid bool) {
 	handed := newHandedConn(conn, before, handedAnswers, func(before []byte) bool {
 		return front.startServing(&frontConn{front: front, conn: conn, listener: to, answersPerHandOn: min(2*handedAnswers, maxAnswersPerHandOn)}, before)
 	})
-	handed.addressCharged = paid
+	handed.addressCharged = addressCharged
 	c.listener.passToHTTPServer(handed)
 }
 
@@ -230,7 +230,7 @@ func (c *frontConn) answerRequests(data []byte) (used int, outcome frontOutcome)
 	for used < len(data) {
 		c.answerPartWritten = false
 		rest := data[used:]
-		head, next := c.headOf(rest)
+		head, next := c.nextHead(rest)
 		if head == nil {
 			return used, next
 		}
@@ -251,9 +251,9 @@ func (c *frontConn) answerRequests(data []byte) (used int, outcome frontOutcome)
 	return used, frontReadsMore
 }
 
-// headOf returns the head of the request at the beginning of data. h is nil if the request is for the HTTP server, or if more of its
+// nextHead returns the head of the request at the beginning of data. h is nil if the request is for the HTTP server, or if more of its
 // head must come; next tells which.
-func (c *frontConn) headOf(data []byte) (h *requestHead, next frontOutcome) {
+func (c *frontConn) nextHead(data []byte) (h *requestHead, next frontOutcome) {
 	if c.pendingHead != nil {
 		return c.front.withoutStaleCaller(c.pendingHead), frontReadsMore // the token may have expired while the body arrived
 	}

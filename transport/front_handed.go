@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"context"
 	"io"
 	"net"
 	"net/http"
@@ -9,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"tidings/services"
 )
 
 // frontListener is the listener that the HTTP server sees. It yields the connections that the front hands on.
@@ -214,41 +211,4 @@ func (c *handedConn) CloseWrite() error {
 		return half.CloseWrite()
 	}
 	return nil
-}
-
-// frontCharges says what the front has already checked and charged for a request, so that the HTTP server and the executor charge
-// only the rest. It is in the context of one request, or of a handed connection, where the front has charged only the address of
-// the first request.
-type frontCharges struct {
-	addressChargeUsed atomic.Bool  // false: the front has charged the address for one more request; true: that request has come
-	operationCharged  bool         // the front has charged the operation too
-	caller            *frontCaller // the caller, whose token was checked; nil: the token must still be checked
-}
-
-// frontChargesKey is the key of a *frontCharges. Its absence means that nothing was charged.
-type frontChargesKey struct{}
-
-// chargeAddress charges a request to its address, unless the front has done so. Swap makes the charge count for one request only:
-// later requests of a handed connection are charged.
-func (q *httpTransport) chargeAddress(ctx context.Context, address string) error {
-	if paid, ok := ctx.Value(frontChargesKey{}).(*frontCharges); ok && !paid.addressChargeUsed.Swap(true) {
-		return nil
-	}
-	return q.cfg.Limits.ChargeAddress(address)
-}
-
-// isOperationCharged reports whether the front has charged the operation. This is so if an answer by a HotAnswerFunc failed after
-// the charge.
-func isOperationCharged(ctx context.Context) bool {
-	paid, ok := ctx.Value(frontChargesKey{}).(*frontCharges)
-	return ok && paid.operationCharged
-}
-
-// withViewer returns the caller with the viewer of a token. Requests with the scope ingest may have longer bodies.
-func (c caller) withViewer(viewer services.Viewer, expires time.Time, cfg Config) caller {
-	if viewer.Has(services.ScopeIngest) {
-		c.maxBodyBytes = cfg.IngestBodyLimit
-	}
-	c.ctx, c.tokenExpires = services.WithViewer(c.ctx, viewer), expires
-	return c
 }

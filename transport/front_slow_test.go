@@ -42,11 +42,11 @@ func TestFrontChecksTheTokenWhenTheBodyIsThere(t *testing.T) {
 	}
 	one := &frontConn{front: f.front}
 	one.answerRequests([]byte(text[:len(text)-3]))
-	if h, _ := one.headOf([]byte(text)); h == nil || h.caller == nil {
+	if h, _ := one.nextHead([]byte(text)); h == nil || h.caller == nil {
 		t.Error("before it expires the head has no caller")
 	}
 	clock.advance(time.Minute + tokenLeeway)
-	if h, _ := one.headOf([]byte(text)); h == nil || h.caller != nil {
+	if h, _ := one.nextHead([]byte(text)); h == nil || h.caller != nil {
 		t.Error("after it expired the head has a caller")
 	}
 }

@@ -159,12 +159,21 @@ type caller struct {
 	maxBodyBytes int64           // the most bytes of a body
 }
 
+// withViewer returns the caller with the viewer of a token. Requests with the scope ingest may have longer bodies.
+func (c caller) withViewer(viewer services.Viewer, expires time.Time, cfg Config) caller {
+	if viewer.Has(services.ScopeIngest) {
+		c.maxBodyBytes = cfg.IngestBodyLimit
+	}
+	c.ctx, c.tokenExpires = services.WithViewer(c.ctx, viewer), expires
+	return c
+}
+
 // identify finds the viewer if there is a token. If the Front has verified the token of this request already, the viewer comes from
 // the context, where the Front has put what it checked and charged (see frontCharges).
 func (q *httpTransport) identify(w *httpRequest, r *http.Request) (caller, error) {
 	who := caller{ctx: services.WithRequest(r.Context(), w), maxBodyBytes: q.cfg.BodyLimit}
-	if paid, ok := r.Context().Value(frontChargesKey{}).(*frontCharges); ok && paid.caller != nil {
-		return who.withViewer(paid.caller.viewer, paid.caller.tokenExpires, q.cfg), nil
+	if charges, ok := r.Context().Value(frontChargesKey{}).(*frontCharges); ok && charges.caller != nil {
+		return who.withViewer(charges.caller.viewer, charges.caller.tokenExpires, q.cfg), nil
 	}
 	token, err := bearerToken(r.Header)
 	if err != nil || token == "" {
@@ -186,7 +195,7 @@ type answerForm struct {
 // execute runs one operation and writes its response. It charges the operation only when it is known to be valid and permitted,
 // so that a bad request is charged only to its address.
 func (q *httpTransport) execute(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, request *requestParams, who caller, to answerForm) {
-	operation, price, faults := createOperation(who.ctx, exec, q.documents, request)
+	operation, cost, faults := createOperation(who.ctx, exec, q.documents, request)
 	if faults != nil {
 		response := exec.DispatchError(graphql.WithOperationContext(who.ctx, operation), withCodes(faults))
 		q.respond(w, r, to.mediaType, response)
@@ -203,14 +212,14 @@ func (q *httpTransport) execute(w http.ResponseWriter, r *http.Request, exec gra
 		return
 	}
 	if !isOperationCharged(who.ctx) {
-		if err := q.cfg.Limits.ChargeOperation(who.ctx, who.address, operation, price); err != nil {
+		if err := q.cfg.Limits.ChargeOperation(who.ctx, who.address, operation, cost); err != nil {
 			writeFault(w, statusOf(err), err)
 			return
 		}
 	}
 	// A subscription may last for hours, so the timeout below does not apply to it.
 	if kind == ast.Subscription {
-		q.subscribe(w, r, exec, who, operation, price)
+		q.subscribe(w, r, exec, who, operation, cost)
 		return
 	}
 	ctx, cancel := context.WithTimeout(who.ctx, q.cfg.OperationTimeout)

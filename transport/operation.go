@@ -128,18 +128,18 @@ func (o *operation) releaseSharedContext() {
 
 // start prepares and runs the operation of a message, in a goroutine of its own. begin has counted the operation in Sockets.running.
 func (o *operation) start(request *requestParams) {
-	parsed, price, faults := o.prepare(request)
+	parsed, cost, faults := o.prepare(request)
 	if faults != nil {
 		defer o.peer.sockets.running.Done()
 		o.fail(faults)
 		return
 	}
-	o.run(parsed, price)
+	o.run(parsed, cost)
 }
 
 // prepare parses, validates and charges the operation. It recovers the panics of middleware too: no HTTP server does so here, and
 // they would end the process.
-func (o *operation) prepare(request *requestParams) (parsed *graphql.OperationContext, price int, faults gqlerror.List) {
+func (o *operation) prepare(request *requestParams) (parsed *graphql.OperationContext, cost int, faults gqlerror.List) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			faults = o.presentPanic(fault)
@@ -150,19 +150,19 @@ func (o *operation) prepare(request *requestParams) (parsed *graphql.OperationCo
 	if err := sockets.cfg.Limits.ChargeAddress(o.peer.address); err != nil {
 		return nil, 0, asList(err)
 	}
-	parsed, price, faults = createOperation(graphql.StartOperationTrace(o.ctx), exec, sockets.documents, request)
+	parsed, cost, faults = createOperation(graphql.StartOperationTrace(o.ctx), exec, sockets.documents, request)
 	if faults != nil {
 		return nil, 0, exec.DispatchError(graphql.WithOperationContext(o.ctx, parsed), withCodes(faults)).Errors
 	}
-	if err := sockets.cfg.Limits.ChargeOperation(o.ctx, o.peer.address, parsed, price); err != nil {
+	if err := sockets.cfg.Limits.ChargeOperation(o.ctx, o.peer.address, parsed, cost); err != nil {
 		return nil, 0, asList(err)
 	}
-	return parsed, price, nil
+	return parsed, cost, nil
 }
 
-// run executes an operation that was charged, to its end; price is its cost. A waking subscription is the exception: run only starts
+// run executes an operation that was charged, to its end. A waking subscription is the exception: run only starts
 // it, and workers go on with it.
-func (o *operation) run(parsed *graphql.OperationContext, price int) {
+func (o *operation) run(parsed *graphql.OperationContext, cost int) {
 	defer o.peer.sockets.running.Done()
 	defer o.recoverPanic()
 	o.isSubscription = parsed.Operation.Operation == ast.Subscription
@@ -172,7 +172,7 @@ func (o *operation) run(parsed *graphql.OperationContext, price int) {
 	case o.peer.sockets.wakingFields[rootFieldName(parsed)]:
 		o.startWakingSubscription(parsed)
 	default:
-		o.operationCost = price
+		o.operationCost = cost
 		tapResolverChannels(parsed)
 		if o.dispatch(parsed) {
 			o.deliverEvents()

@@ -13,7 +13,7 @@ import (
 // deliverEvents delivers the events of a subscription that is not woken for them (see SocketConfig.WithWakeConsumer). It waits for them
 // in the operation's own goroutine, until the resolver closes its channel or the context ends.
 //
-// The first event is paid for with the operation. Each other event is charged once it is sent. After a refusal deliverEvents waits
+// The first event is charged with the operation. Each other event is charged once it is sent. After a refusal deliverEvents waits
 // as long as the refusal says, and then tries again to pay, before it sends another event. While it waits it goes on taking events,
 // and keeps the newest. If it did not take them, it could get an old one after the wait, because a resolver may try to send an
 // event before it looks for a newer one. The end of the channel is noticed at once too.
@@ -140,7 +140,7 @@ func (o *operation) deliverLastResponses() {
 	o.complete()
 }
 
-// chargeEvent charges an event, and returns how long to wait before the next try; 0 if the event is paid for.
+// chargeEvent charges an event, and returns how long to wait before the next try; 0 if the event is charged.
 func (o *operation) chargeEvent() time.Duration {
 	err := o.peer.sockets.cfg.Limits.ChargeEvent(o.ctx, o.peer.address, o.operationCost)
 	if err == nil {

@@ -94,7 +94,7 @@ func (q *httpTransport) reserveStream(w http.ResponseWriter, who caller, exec gr
 
 // subscribe answers a subscription with an event stream of its own. It returns when the stream has ended, because the response ends
 // with its handler.
-func (q *httpTransport) subscribe(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, parsed *graphql.OperationContext, price int) {
+func (q *httpTransport) subscribe(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, parsed *graphql.OperationContext, cost int) {
 	stream, err := q.sockets.openStream(who, exec, "")
 	if err != nil {
 		writeFault(w, statusOf(err), err)
@@ -112,7 +112,7 @@ func (q *httpTransport) subscribe(w http.ResponseWriter, r *http.Request, exec g
 	stream.attach(w)
 	parsed.Headers = nil // as on a socket: an operation with headers is not shared
 	// The operation runs in another goroutine; this one keeps the response open, and notices when the client goes away.
-	go one.run(parsed, price)
+	go one.run(parsed, cost)
 	stream.serve(r.Context())
 }
 
@@ -195,7 +195,7 @@ func (q *httpTransport) executeOnStream(w http.ResponseWriter, r *http.Request, 
 			one.cancel()
 		}
 	}()
-	parsed, price, faults := createOperation(graphql.StartOperationTrace(one.ctx), exec, q.documents, request)
+	parsed, cost, faults := createOperation(graphql.StartOperationTrace(one.ctx), exec, q.documents, request)
 	if faults != nil {
 		response := exec.DispatchError(graphql.WithOperationContext(who.ctx, parsed), withCodes(faults))
 		write(w, http.StatusBadRequest, typeJSON, appendResponse(nil, withRequestID(w, response)))
@@ -206,7 +206,7 @@ func (q *httpTransport) executeOnStream(w http.ResponseWriter, r *http.Request, 
 		return
 	}
 	// The address was charged when the request came.
-	if err := q.cfg.Limits.ChargeOperation(one.ctx, who.address, parsed, price); err != nil {
+	if err := q.cfg.Limits.ChargeOperation(one.ctx, who.address, parsed, cost); err != nil {
 		writeFault(w, statusOf(err), err)
 		return
 	}
@@ -224,7 +224,7 @@ func (q *httpTransport) executeOnStream(w http.ResponseWriter, r *http.Request, 
 		return
 	}
 	accepted = true
-	go one.run(parsed, price)
+	go one.run(parsed, cost)
 	write(w, http.StatusAccepted, "text/plain", nil)
 }
 

@@ -15,7 +15,7 @@
 // The path of a request: ConnectionLimit bounds the connections of its address. Front reads it, answers it if it is plain, and
 // hands every other connection to the HTTP server. There Handler chooses between Sockets (an upgrade) and httpTransport (anything
 // else). httpTransport checks the method, the origin, the address, the token and the body, in this order: the cheapest check that can
-// refuse comes first. createOperation then finds or prepares the document, reads its variables and computes its price, Limits
+// refuse comes first. createOperation then finds or prepares the document, reads its variables and computes its cost, Limits
 // charges it, and gqlgen's executor runs the resolvers.
 //
 // The path of a push: the hub (see package push) puts an event into the channel of a subscription and calls its wake-up. The operation

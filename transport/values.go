@@ -19,7 +19,7 @@ import (
 // event streams all begin an operation by it. With faults, the operation has only what the presentation of the error needs.
 func createOperation(
 	ctx context.Context, exec graphql.GraphExecutor, documents *documentPreparer, request *requestParams,
-) (operation *graphql.OperationContext, price int, faults gqlerror.List) {
+) (operation *graphql.OperationContext, cost int, faults gqlerror.List) {
 	keep, err := documents.persisted.resolveText(request)
 	if err != nil {
 		return &graphql.OperationContext{OperationName: request.OperationName}, 0, asList(err)
@@ -50,11 +50,11 @@ func createOperation(
 		return operation, 0, faults
 	}
 	// The executor's variables include the defaults, which count too.
-	if price = doc.costOf(operation.Operation, operation.Variables); price > documents.maxCost {
-		return operation, price, asList(services.Errorf(services.Invalid,
-			"query: costs %d, up to %d are allowed: ask for fewer items (first) or fewer fields", price, documents.maxCost))
+	if cost = doc.costOf(operation.Operation, operation.Variables); cost > documents.maxCost {
+		return operation, cost, asList(services.Errorf(services.Invalid,
+			"query: costs %d, up to %d are allowed: ask for fewer items (first) or fewer fields", cost, documents.maxCost))
 	}
-	return operation, price, nil
+	return operation, cost, nil
 }
 
 // readVariables returns the variables of a request as the executor reads them, with the defaults. ok is false if anything is wrong
