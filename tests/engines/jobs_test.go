@@ -210,7 +210,7 @@ func TestFailTriesAgainAndGivesUp(t *testing.T) {
 		}
 		b.wantJobCounts(0, 1)
 		equal(b.t, len(b.claim(1, "a")), 0)
-		buried := must(b.QueryLines(b.ctx, "SELECT kind, key, tries, error FROM dead_jobs"))(b.t)
+		buried := must(sqltest.QueryLines(b.ctx, b, "SELECT kind, key, tries, error FROM dead_jobs"))(b.t)
 		equal(b.t, buried, []string{"a k 3 try 2: mine"})
 	})
 }
@@ -314,7 +314,7 @@ func TestConcurrentJobsOfOneKeyCollapse(t *testing.T) {
 			})
 		}
 		all.Wait()
-		last := must(b.QueryLines(b.ctx, "SELECT max(id) FROM jobs"))(b.t)
+		last := must(sqltest.QueryLines(b.ctx, b, "SELECT max(id) FROM jobs"))(b.t)
 		queued := b.claim(100, "a")
 		equal(b.t, len(queued), 1)
 		equal(b.t, fmt.Sprint(queued[0].ID), last[0])

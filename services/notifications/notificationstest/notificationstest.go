@@ -13,6 +13,7 @@ import (
 	"tidings/services/posts"
 	"tidings/services/rdb"
 	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // New makes the notifications of a world's node, and lets CheckAgainstFacts compare their counts with the facts.
@@ -51,7 +52,7 @@ func CountsFromFacts(w *fanouttest.World, user services.UserID) []services.Categ
 // Subjects are the subjects of the notifications in one category of a user's list, the newest first.
 func Subjects(w *fanouttest.World, user services.UserID, category services.Category) (subjects []services.SortableID) {
 	w.TB.Helper()
-	lines, err := w.Store.QueryLines(w.TB.Context(),
+	lines, err := sqltest.QueryLines(w.TB.Context(), w.Store,
 		"SELECT subject FROM notification_groups WHERE recipient = $1 AND category = $2 AND newest > 0 ORDER BY at DESC, subject DESC", user, string(category))
 	w.Must(err)
 	for _, line := range lines {
