@@ -132,7 +132,7 @@ func (e *Engine) keepLeases(ctx context.Context, jobs []Job) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if err := Extend(ctx, e.db, jobs, e.cfg.Lease); err != nil && ctx.Err() == nil {
+			if err := extend(ctx, e.db, jobs, e.cfg.Lease); err != nil && ctx.Err() == nil {
 				e.log.Warn("leases were not renewed; another worker may repeat the jobs", "error", err)
 			}
 		}
@@ -250,7 +250,7 @@ func (e *Engine) settle(ctx context.Context, jobs []Job, outcomes []error) error
 			released, unavailable = append(released, job), err
 		default:
 			retryAt := e.clock.Now().Add(retryAfter * time.Duration(job.Tries+1))
-			dead, failed := Fail(ctx, e.db, job, err, retryAt, MaxTries)
+			dead, failed := fail(ctx, e.db, job, err, retryAt, MaxTries)
 			e.log.Error("job failed", "kind", job.Kind, "key", job.Key, "tries", job.Tries+1, "dead", dead, "error", err)
 			if failed != nil {
 				e.possiblyLeasedJobs.add(jobs) // no effect on settled jobs: they have lost this node's token
@@ -266,7 +266,7 @@ func (e *Engine) settle(ctx context.Context, jobs []Job, outcomes []error) error
 		}
 	}
 	if len(released) > 0 {
-		if err := Release(ctx, e.db, released, e.clock.Now().Add(unavailablePause)); err != nil {
+		if err := release(ctx, e.db, released, e.clock.Now().Add(unavailablePause)); err != nil {
 			e.possiblyLeasedJobs.add(released)
 			return fmt.Errorf("release jobs: %w", err)
 		}

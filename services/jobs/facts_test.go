@@ -1,4 +1,4 @@
-package engines
+package jobs_test
 
 import (
 	"errors"
@@ -12,40 +12,6 @@ import (
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
 )
-
-const jobLease = 30 * time.Second // how long a claimed job is leased
-
-func (b *testStore) enqueue(queued ...jobs.NewJob) {
-	b.t.Helper()
-	b.write(func(tx *sql.Tx) error { return jobs.Enqueue(b.ctx, tx, queued...) })
-}
-
-func (b *testStore) claim(limit int, kinds ...string) []jobs.Job {
-	b.t.Helper()
-	return must(jobs.Claim(b.ctx, b.DB, kinds, limit, jobLease, 0))(b.t)
-}
-
-// payloadsOf returns the payloads of jobs.
-func payloadsOf(queued []jobs.Job) (list []string) {
-	for _, job := range queued {
-		list = append(list, string(job.Payload))
-	}
-	return list
-}
-
-// newJobOfKindA makes a job of kind "a" whose payload is its name.
-func newJobOfKindA(name, key string) jobs.NewJob {
-	return jobs.NewJob{Kind: "a", Key: key, Payload: []byte(name)}
-}
-
-// wantJobCounts checks the numbers of waiting and dead jobs.
-func (b *testStore) wantJobCounts(waiting, dead int) {
-	b.t.Helper()
-	w, d, _, err := jobs.JobCounts(b.ctx, b.DB)
-	if err != nil || w != waiting || d != dead {
-		b.t.Fatalf("%d jobs wait and %d are dead (%v), want %d and %d", w, d, err, waiting, dead)
-	}
-}
 
 // A job is claimed once, as it was queued. It is counted as waiting until it is finished.
 func TestJobs(t *testing.T) {
