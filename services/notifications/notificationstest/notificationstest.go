@@ -11,6 +11,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/notifications"
 	"tidings/services/posts"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
@@ -44,8 +45,12 @@ func registerCountsComparison(w *fanouttest.World) {
 // CountsFromFacts are a user's counts according to the facts. A category that never had a notification or a mark is absent.
 func CountsFromFacts(w *fanouttest.World, user services.UserID) []services.CategoryCounts {
 	w.TB.Helper()
+	// The service has jobs of its own, because the world's jobs can have one service of notifications, and may have one already.
+	engine := jobs.New(jobs.Config{DB: w.Store, Clock: w.Clock, Log: w.Log})
+	projections := projector.New(projector.Config{Jobs: engine, Store: w.Store, Clock: w.Clock, IDs: w.IDs})
+	service := notifications.New(notifications.Config{DB: w.Store, Jobs: engine, Projector: projections, IDs: w.IDs, Log: w.Log})
 	var documents [1]rdb.Document
-	w.Must(notifications.NewSource(w.Store, nil).Facts(w.TB.Context(), []services.UserID{user}, 0, documents[:]))
+	w.Must(service.Source().Facts(w.TB.Context(), []services.UserID{user}, 0, documents[:]))
 	return documents[0].Notifications
 }
 
