@@ -145,7 +145,8 @@ type runningJobKey struct{}
 // InJob reports whether a context belongs to a running job, which runs again if it fails.
 func InJob(ctx context.Context) bool { return ctx.Value(runningJobKey{}) != nil }
 
-// RunJobs runs claimed jobs and settles each: jobs of a kind with Batch together, other jobs a few in parallel. An error means
+// RunJobs runs claimed jobs and settles each: jobs of a kind with Batch together, other jobs a few in parallel. It is exported for the
+// tests of other packages, which run claimed jobs twice, late or in another order. An error means
 // that an engine did not answer, as for RunOnce.
 func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 	ctx = context.WithValue(ctx, runningJobKey{}, true)
