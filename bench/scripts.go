@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/sha1"
 	"fmt"
 	"maps"
 	"slices"
@@ -48,7 +49,7 @@ func (s *luaScriptTimes) collectFromRedis(ctx context.Context, client *redis.Cli
 	if err != nil {
 		return err
 	}
-	s.addSlowLog(entries, tidingsredis.ScriptNames())
+	s.addSlowLog(entries, scriptNames())
 	text, err := client.Info(ctx, "commandstats").Result()
 	if err != nil {
 		return err
@@ -60,6 +61,15 @@ func (s *luaScriptTimes) collectFromRedis(ctx context.Context, client *redis.Cli
 		s.trivialTotalTime += counts[name].totalTime
 	}
 	return client.SlowLogReset(ctx).Err()
+}
+
+// scriptNames maps the SHA-1 of every script to its name, because the log of slow calls shows only the SHA-1.
+func scriptNames() map[string]string {
+	names := map[string]string{}
+	for _, script := range tidingsredis.Scripts() {
+		names[fmt.Sprintf("%x", sha1.Sum([]byte(script.Source)))] = script.Name
+	}
+	return names
 }
 
 // addSlowLog adds the entries of Redis' log of slow calls: calls of scripts and of trivial commands. names has the scripts' names by

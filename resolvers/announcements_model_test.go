@@ -22,6 +22,7 @@ import (
 	"tidings/services/messages"
 	"tidings/services/notifications/notificationstest"
 	"tidings/services/projector"
+	"tidings/services/sql/sqltest"
 	"tidings/services/views"
 	"tidings/tests/histories"
 )
@@ -130,7 +131,7 @@ func (m *announcementsModel) commit(n announcementsNode, cmd *jobs.Command, err 
 // lastIssuedStamp is the stamp that was given last.
 func (m *announcementsModel) lastIssuedStamp() (stamp uint64) {
 	m.Helper()
-	lines, err := m.nodes[0].Store.QueryLines(context.Background(), `SELECT value FROM counters WHERE name = 'notices'`)
+	lines, err := sqltest.QueryLines(context.Background(), m.nodes[0].Store, `SELECT value FROM counters WHERE name = 'notices'`)
 	m.must(err)
 	stamp, err = strconv.ParseUint(lines[0], 10, 64)
 	m.must(err)

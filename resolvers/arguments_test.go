@@ -75,7 +75,7 @@ func TestALongTextHasItsLimit(t *testing.T) {
 		`mutation { publishPost(input: {body: "a", idempotencyKey: "` + strings.Repeat("a", 65) + `"}) { created } }`: 64,
 	} {
 		got := a.askAs("alice", query, nil)
-		if got.code() != services.Invalid || got.Errors[0].Extensions["limit"] != limit || got.Errors[0].Extensions["reason"] != services.ReasonLimit {
+		if got.code() != services.Invalid || got.Errors[0].Extensions["limit"] != limit || got.Errors[0].Extensions["reason"] != "LIMIT" {
 			t.Errorf("%.60s: %+v, want the limit %v", query, got, limit)
 		}
 	}

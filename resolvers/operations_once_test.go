@@ -12,7 +12,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/jobs"
 	"tidings/services/people"
 	"tidings/services/sql"
 )
@@ -129,14 +128,17 @@ func (s *operationTester) storeKeyAsPreviousVersion(in event, key, before string
 		break
 	}
 	s.Write(func(ctx context.Context, tx *sql.Tx) error {
-		had, found, err := jobs.RecallRequest(ctx, tx, scope, key)
+		var ids string
+		found, err := tx.One(ctx, sql.AdHoc("the answer of a key", `SELECT ids FROM idempotency WHERE scope = $1 AND key = $2`), []any{scope, key}, &ids)
 		if !found {
 			err = errors.Join(err, fmt.Errorf("the key %s of %s is not remembered", key, scope))
 		}
 		if err != nil {
 			return err
 		}
-		return jobs.RememberRequest(ctx, tx, scope, before, jobs.RememberedRequest{InputHash: make([]byte, 32), IDs: had.IDs})
+		_, err = tx.Run(ctx, sql.AdHoc("store a key as before", `INSERT INTO idempotency (scope, key, body_hash, ids, at) VALUES ($1, $2, $3, $4, $5)`),
+			scope, before, make([]byte, 32), ids, tx.Now)
+		return err
 	})
 }
 

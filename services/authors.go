@@ -29,16 +29,16 @@ type FollowerThresholds struct {
 	Big, Huge int
 }
 
-// MaxFollowerThreshold bounds both thresholds: it is above every audience, and still fits GraphQL's Int.
-const MaxFollowerThreshold = 1<<31 - 1
+// maxFollowerThreshold bounds both thresholds: it is above every audience, and still fits GraphQL's Int.
+const maxFollowerThreshold = 1<<31 - 1
 
 // Check reports whether the thresholds are valid.
 func (t FollowerThresholds) Check() error {
 	switch {
-	case t.Big < 1 || t.Big > MaxFollowerThreshold:
-		return Errorf(Invalid, "bigFollowers: 1 to %d are allowed, got %d", MaxFollowerThreshold, t.Big)
-	case t.Huge < t.Big || t.Huge > MaxFollowerThreshold:
-		return Errorf(Invalid, "hugeFollowers: bigFollowers (%d) to %d are allowed, got %d", t.Big, MaxFollowerThreshold, t.Huge)
+	case t.Big < 1 || t.Big > maxFollowerThreshold:
+		return Errorf(Invalid, "bigFollowers: 1 to %d are allowed, got %d", maxFollowerThreshold, t.Big)
+	case t.Huge < t.Big || t.Huge > maxFollowerThreshold:
+		return Errorf(Invalid, "hugeFollowers: bigFollowers (%d) to %d are allowed, got %d", t.Big, maxFollowerThreshold, t.Huge)
 	}
 	return nil
 }

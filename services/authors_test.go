@@ -1,6 +1,7 @@
 package services_test
 
 import (
+	"math"
 	"testing"
 
 	"tidings/services"
@@ -35,7 +36,7 @@ func TestModesHaveHysteresis(t *testing.T) {
 // Around any threshold the mode does not change at each follow: once it has risen, it stays when the audience becomes a tenth
 // smaller, and falls when the audience becomes more than a fifth smaller.
 func TestAnAudienceAroundAThresholdDoesNotFlip(t *testing.T) {
-	for _, thresholds := range []services.FollowerThresholds{{Big: 5000, Huge: 1_000_000}, {Big: 1, Huge: 1}, {Big: 10, Huge: 10}, {Big: 1, Huge: services.MaxFollowerThreshold}} {
+	for _, thresholds := range []services.FollowerThresholds{{Big: 5000, Huge: 1_000_000}, {Big: 1, Huge: 1}, {Big: 10, Huge: 10}, {Big: 1, Huge: math.MaxInt32}} {
 		for _, threshold := range []int{thresholds.Big, thresholds.Huge} {
 			up := thresholds.NextMode(services.AuthorSmall, threshold)
 			if below := threshold - threshold/10; thresholds.NextMode(up, below) != up {
@@ -49,7 +50,7 @@ func TestAnAudienceAroundAThresholdDoesNotFlip(t *testing.T) {
 }
 
 func TestThresholdsAreChecked(t *testing.T) {
-	for _, fit := range []services.FollowerThresholds{{Big: 1, Huge: 1}, {Big: 5000, Huge: 1_000_000}, {Big: services.MaxFollowerThreshold, Huge: services.MaxFollowerThreshold}} {
+	for _, fit := range []services.FollowerThresholds{{Big: 1, Huge: 1}, {Big: 5000, Huge: 1_000_000}, {Big: math.MaxInt32, Huge: math.MaxInt32}} {
 		if err := fit.Check(); err != nil {
 			t.Errorf("%v: %v", fit, err)
 		}
@@ -59,9 +60,9 @@ func TestThresholdsAreChecked(t *testing.T) {
 		says string // the text of the error
 	}{
 		{services.FollowerThresholds{Big: 0, Huge: 10}, "bigFollowers: 1 to 2147483647 are allowed, got 0"},
-		{services.FollowerThresholds{Big: services.MaxFollowerThreshold + 1, Huge: services.MaxFollowerThreshold + 1}, "bigFollowers: 1 to 2147483647 are allowed, got 2147483648"},
+		{services.FollowerThresholds{Big: math.MaxInt32 + 1, Huge: math.MaxInt32 + 1}, "bigFollowers: 1 to 2147483647 are allowed, got 2147483648"},
 		{services.FollowerThresholds{Big: 10, Huge: 9}, "hugeFollowers: bigFollowers (10) to 2147483647 are allowed, got 9"},
-		{services.FollowerThresholds{Big: 10, Huge: services.MaxFollowerThreshold + 1}, "hugeFollowers: bigFollowers (10) to 2147483647 are allowed, got 2147483648"},
+		{services.FollowerThresholds{Big: 10, Huge: math.MaxInt32 + 1}, "hugeFollowers: bigFollowers (10) to 2147483647 are allowed, got 2147483648"},
 	} {
 		if err := unfit.Check(); services.CodeOf(err) != services.Invalid || err.Error() != unfit.says {
 			t.Errorf("%v: %v", unfit.FollowerThresholds, err)

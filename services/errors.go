@@ -65,15 +65,15 @@ func (e *Error) Extensions() map[string]any {
 
 // Reasons that several errors share.
 const (
-	ReasonLimit      = "LIMIT"   // a number or a size is not within its bounds: limit is the upper one
+	reasonLimit      = "LIMIT"   // a number or a size is not within its bounds: limit is the upper one
 	ReasonExpired    = "EXPIRED" // the token's time is over: get a new one
 	ReasonFeatureOff = "OFF"     // the request needs a part of the server that is not switched on
 )
 
-// reason is the word that clients branch on. An error with a limit and without a Reason has ReasonLimit.
+// reason is the word that clients branch on. An error with a limit and without a Reason has reasonLimit.
 func (e *Error) reason() string {
 	if e.Reason == "" && e.Limit != 0 {
-		return ReasonLimit
+		return reasonLimit
 	}
 	return e.Reason
 }

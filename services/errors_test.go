@@ -55,7 +55,7 @@ func TestArgumentsAndLimitsOfMessages(t *testing.T) {
 		if argument != test.argument || limit != test.limit || got["code"] != string(CodeOf(test.err)) {
 			t.Errorf("%v: %v, want the argument %q and the limit %d", test.err, got, test.argument, test.limit)
 		}
-		if reason, _ := got["reason"].(string); (reason == ReasonLimit) != (test.limit != 0 && reason != "WHY") {
+		if reason, _ := got["reason"].(string); (reason == reasonLimit) != (test.limit != 0 && reason != "WHY") {
 			t.Errorf("%v: the reason %q", test.err, reason)
 		}
 	}

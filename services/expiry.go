@@ -21,7 +21,7 @@ const (
 )
 
 // ExpirableSources are the sources that a SourceExpiry can name.
-var ExpirableSources = slices.DeleteFunc(slices.Clone(Sources), func(source Source) bool { return !source.CanExpire() })
+var ExpirableSources = slices.DeleteFunc(slices.Clone(Sources), func(source Source) bool { return !source.canExpire() })
 
 // ParseSourceExpiry parses SOURCE=DAYS items, or returns the reason why they are invalid.
 func ParseSourceExpiry(items []string) (expiry SourceExpiry, reason string) {
@@ -38,7 +38,7 @@ func ParseSourceExpiry(items []string) (expiry SourceExpiry, reason string) {
 		if !slices.Contains(Sources, source) {
 			return nil, fmt.Sprintf("%s is not a source: expected one of %v, then = and the days", Quote(item), ExpirableSources)
 		}
-		if !source.CanExpire() {
+		if !source.canExpire() {
 			return nil, fmt.Sprintf("%s does not expire", source)
 		}
 		days, reason := ParseExpiryDays(item, text)

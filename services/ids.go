@@ -156,11 +156,11 @@ const (
 // idTypes lists every type.
 var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType, ConversationType, MessageType, AnnouncementType, ShowType, ViewerType, BadgesType, ViewType, ReportType, HostNotificationType, DeviceType}
 
-// GlobalID is an ID in the API's form: type:key. The key of a user is percent-encoded (EscapeKey); other keys stand as they are.
+// GlobalID is an ID in the API's form: type:key. The key of a user is percent-encoded (escapeKey); other keys stand as they are.
 func GlobalID(kind, key string) string {
 	// A user's key may have any printable character, a colon too.
 	if isKeyedByUser(kind) {
-		key = EscapeKey(key)
+		key = escapeKey(key)
 	}
 	return kind + ":" + key
 }

@@ -62,9 +62,9 @@ func isIdentifierByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
-// EscapeKey formats a key for IDs, headers and development tokens: percent-encoded, except for the unreserved characters of RFC 3986
+// escapeKey formats a key for IDs, headers and development tokens: percent-encoded, except for the unreserved characters of RFC 3986
 // (letters, digits, '-', '.', '_', '~'). No two keys have the same form.
-func EscapeKey(key string) string {
+func escapeKey(key string) string {
 	for i := range len(key) {
 		if !isUnreserved(key[i]) {
 			return string(AppendEscapedKey(make([]byte, 0, len(key)+8), key))
@@ -73,7 +73,7 @@ func EscapeKey(key string) string {
 	return key
 }
 
-// AppendEscapedKey appends the output of EscapeKey.
+// AppendEscapedKey appends the output of escapeKey.
 func AppendEscapedKey(to []byte, key string) []byte {
 	const hex = "0123456789ABCDEF"
 	start := 0
@@ -86,15 +86,15 @@ func AppendEscapedKey(to []byte, key string) []byte {
 	return append(to, key[start:]...)
 }
 
-// UnescapeKey parses the output of EscapeKey; the key itself is not checked. Other ways of writing a key are INVALID, so that an
+// UnescapeKey parses the output of escapeKey; the key itself is not checked. Other ways of writing a key are INVALID, so that an
 // object never has two IDs.
 func UnescapeKey(text string) (string, error) {
 	key, ok := unescape(text)
-	if ok && EscapeKey(key) == text {
+	if ok && escapeKey(key) == text {
 		return key, nil
 	}
 	if ok {
-		return "", Errorf(Invalid, "the key in %s must be percent-encoded as %s", Quote(text), Quote(EscapeKey(key)))
+		return "", Errorf(Invalid, "the key in %s must be percent-encoded as %s", Quote(text), Quote(escapeKey(key)))
 	}
 	return "", Errorf(Invalid, "the key in %s must be percent-encoded: %% begins two hexadecimal digits", Quote(text))
 }

@@ -110,7 +110,7 @@ func TestOtherEscapesAreInvalid(t *testing.T) {
 func TestEscapedKeysReadBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.OneOf(rapid.String(), rapid.StringOf(rapid.SampledFrom([]rune("aZ9%|:/ +~é\u0308\u200b\n")))).Draw(t, "key")
-		escaped := EscapeKey(key)
+		escaped := escapeKey(key)
 		if back, err := UnescapeKey(escaped); err != nil || back != key {
 			t.Fatalf("%q is %s, which reads back as %q, %v", key, escaped, back, err)
 		}
@@ -124,8 +124,8 @@ func TestEscapedKeysReadBack(t *testing.T) {
 			t.Fatalf("%q is a key in another normal form", key)
 		}
 		other := rapid.StringOf(rapid.SampledFrom([]rune("aA%7cC|4"))).Draw(t, "text")
-		if read, err := UnescapeKey(other); err == nil && EscapeKey(read) != other {
-			t.Fatalf("%q and %q are both %q", other, EscapeKey(read), read)
+		if read, err := UnescapeKey(other); err == nil && escapeKey(read) != other {
+			t.Fatalf("%q and %q are both %q", other, escapeKey(read), read)
 		}
 	})
 }

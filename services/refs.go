@@ -47,8 +47,8 @@ type Ref struct{ Type, Text string }
 // refPrefix stands between the type and the ref in an ID that names an object by its ref.
 const refPrefix = "ref:"
 
-// GlobalID is the form of a ref in IDs: type:ref:TEXT, with the text escaped by EscapeKey.
-func (r Ref) GlobalID() string { return r.Type + ":" + refPrefix + EscapeKey(r.Text) }
+// GlobalID is the form of a ref in IDs: type:ref:TEXT, with the text escaped by escapeKey.
+func (r Ref) GlobalID() string { return r.Type + ":" + refPrefix + escapeKey(r.Text) }
 
 // IsRef reports whether an ID claims to name an object by its ref.
 func IsRef(id string) bool {

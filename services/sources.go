@@ -46,9 +46,9 @@ func (s Source) InTotalByDefault() bool {
 	}
 }
 
-// CanExpire reports whether a SourceExpiry can name a source: its items then leave the count by age. Notifications have an expiry of
+// canExpire reports whether a SourceExpiry can name a source: its items then leave the count by age. Notifications have an expiry of
 // their own, by category.
-func (s Source) CanExpire() bool {
+func (s Source) canExpire() bool {
 	switch s {
 	case SourceHomeFeed, SourceSiteMessages, SourceAnnouncements, SourceConversations, SourceLiveBoard:
 		return true
@@ -226,8 +226,8 @@ func (p DisplayPolicy) InTotal(source Source) bool {
 	return source.InTotalByDefault() != p.InTotalInverted[source]
 }
 
-// MinutesPerDay is the length of a day. QuietFromMinute and QuietToMinute are below it.
-const MinutesPerDay = 24 * 60
+// minutesPerDay is the length of a day. QuietFromMinute and QuietToMinute are below it.
+const minutesPerDay = 24 * 60
 
 // Quiet reports whether a moment is in the quiet hours, and when that changes; changesAt is the zero time if there are no quiet hours.
 func (p DisplayPolicy) Quiet(now time.Time) (quiet bool, changesAt time.Time) {
@@ -238,7 +238,7 @@ func (p DisplayPolicy) Quiet(now time.Time) (quiet bool, changesAt time.Time) {
 	// The user's last midnight, as a moment.
 	midnight := now.Add(offset).UTC().Truncate(24 * time.Hour).Add(-offset)
 	at := func(minute, days int) time.Time {
-		return midnight.Add(time.Duration(minute+days*MinutesPerDay) * time.Minute)
+		return midnight.Add(time.Duration(minute+days*minutesPerDay) * time.Minute)
 	}
 	// Hours that began yesterday may extend past midnight into today.
 	for days := -1; days <= 1; days++ {

@@ -34,12 +34,12 @@ func CheckUnicode(what string, text []byte) error {
 	}
 }
 
-// MaxURLCharacters bounds addresses of pictures and replays.
-const MaxURLCharacters = 2048
+// maxURLCharacters bounds addresses of pictures and replays.
+const maxURLCharacters = 2048
 
 // CheckURL reports whether an input text is an http or https address; "" is none and valid.
 func CheckURL(field, text string) error {
-	if err := CheckText(field, text, 0, MaxURLCharacters); err != nil || text == "" {
+	if err := CheckText(field, text, 0, maxURLCharacters); err != nil || text == "" {
 		return err
 	}
 	parsed, err := url.Parse(text)

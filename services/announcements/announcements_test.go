@@ -248,7 +248,7 @@ func TestAUserWhoReturnsAfter30DaysIsTreatedAsNew(t *testing.T) {
 		if _, err := projector.NewJanitor(n.World.Projector).RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if known, err := ReadUser(t.Context(), n.World.Store.Runner, dropped); err != nil || known.Version != 0 {
+		if known, err := readUser(t.Context(), n.World.Store.Runner, dropped); err != nil || known.Version != 0 {
 			t.Errorf("the janitor left %+v, %v", known, err)
 		}
 		n.wantUnread(dropped, "on return after the janitor")

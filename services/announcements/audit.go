@@ -8,7 +8,7 @@ import (
 	"tidings/services/sql"
 )
 
-// auditedState is not userStates, and nothing here may call ReadUser: the audit would then agree with a wrong reader of rebuilds. It
+// auditedState is not userStates, and nothing here may call readUser: the audit would then agree with a wrong reader of rebuilds. It
 // reads a row for each dot of the user. The other columns are the same in each row, and NULL where the user has nothing.
 var auditedState = sql.NewStatement("audit the announcement state of a user", `
 SELECT n.ver, n.position, n.dots_from, s.ver, s.segments, d.dot, d.seen FROM users u

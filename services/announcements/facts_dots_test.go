@@ -60,7 +60,7 @@ func TestDotsAreRaisedAndCleared(t *testing.T) {
 		sqltest.Equal(b.T, b.clearUserDot(7, "shop"), other)
 		again := b.raiseDotNow("shop", 1)
 		sqltest.Equal(b.T, b.clearUserDot(7, "shop"), again)
-		sqltest.Equal(b.T, sqltest.Must(ReadUser(b.Ctx, b.Runner, 7))(b.T).DismissedUpToByDot, map[string]uint64{"shop": again})
+		sqltest.Equal(b.T, sqltest.Must(readUser(b.Ctx, b.Runner, 7))(b.T).DismissedUpToByDot, map[string]uint64{"shop": again})
 		err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error { _, _, err := clearDot(b.Ctx, tx, 7, "nope"); return err })
 		sqltest.WantCode(b.T, err, services.NotFound)
 	})
@@ -151,7 +151,7 @@ func TestTheVersionOfSegmentsRisesWithTheirChange(t *testing.T) {
 		var changed bool
 		set := func(bits Segments) (version uint64) {
 			b.write(func(tx *sql.Tx) (err error) { version, changed, err = setSegments(b.Ctx, tx, 7, bits); return err })
-			sqltest.Equal(b.T, sqltest.Must(ReadUser(b.Ctx, b.Runner, 7))(b.T), UserState{Segments: services.SegmentState{Version: version, Bits: uint64(bits)}, DismissedUpToByDot: map[string]uint64{}})
+			sqltest.Equal(b.T, sqltest.Must(readUser(b.Ctx, b.Runner, 7))(b.T), userState{Segments: services.SegmentState{Version: version, Bits: uint64(bits)}, DismissedUpToByDot: map[string]uint64{}})
 			return version
 		}
 		first := set(1<<63 | 1)

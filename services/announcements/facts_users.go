@@ -8,17 +8,17 @@ import (
 	"tidings/services/sql"
 )
 
-// UserState is a user's state in announcements and dots.
-type UserState struct {
+// userState is a user's state in announcements and dots.
+type userState struct {
 	services.AnnouncementState
 	Segments           services.SegmentState // the segments that the user is in
 	DismissedUpToByDot map[string]uint64     // name -> the stamp up to which the user has cleared it
 	SeenAt             time.Time             // the user's last visit; zero: never
 }
 
-// IsNew reports whether a user who comes now counts as new: they have no position, or have neither been seen nor marked anything
+// isNew reports whether a user who comes now counts as new: they have no position, or have neither been seen nor marked anything
 // since dormantBefore. Versions are times in microseconds, so the version tells when the user last marked something.
-func (s UserState) IsNew(dormantBefore time.Time) bool {
+func (s userState) isNew(dormantBefore time.Time) bool {
 	return s.Version == 0 || s.SeenAt.Before(dormantBefore) && s.Version < uint64(sql.Micros(dormantBefore))
 }
 
@@ -107,18 +107,18 @@ func raisePastReadPosition(ctx context.Context, tx *sql.Tx, user services.UserID
 	return err
 }
 
-// ReadUser reads a user's state. The version is 0 for a user without a position.
-func ReadUser(ctx context.Context, r sql.Runner, user services.UserID) (UserState, error) {
+// readUser reads a user's state. The version is 0 for a user without a position.
+func readUser(ctx context.Context, r sql.Runner, user services.UserID) (userState, error) {
 	states, err := readUsers(ctx, r, []services.UserID{user})
 	return *states[user], err
 }
 
 // readUsers reads the states of several users in announcements and dots, in one snapshot. All users are in the result, with the version 0
 // if they have no position.
-func readUsers(ctx context.Context, r sql.Runner, users []services.UserID) (map[services.UserID]*UserState, error) {
-	states := make(map[services.UserID]*UserState, len(users))
+func readUsers(ctx context.Context, r sql.Runner, users []services.UserID) (map[services.UserID]*userState, error) {
+	states := make(map[services.UserID]*userState, len(users))
 	for _, user := range users {
-		states[user] = &UserState{DismissedUpToByDot: map[string]uint64{}}
+		states[user] = &userState{DismissedUpToByDot: map[string]uint64{}}
 	}
 	st, of := userStates.ForUsers(users)
 	err := r.Each(ctx, st, []any{of}, func(scan func(...any) error) error {

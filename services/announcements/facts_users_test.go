@@ -20,13 +20,13 @@ const dormancy = 30 * 24 * time.Hour
 
 // recordVisit records a visit: a new user, or one who was away too long, gets a read position at the present end of the list. It returns
 // their state.
-func (b *testStore) recordVisit(user services.UserID) (n UserState) {
+func (b *testStore) recordVisit(user services.UserID) (n userState) {
 	b.T.Helper()
 	b.write(func(tx *sql.Tx) (err error) {
 		if err = ensurePosition(b.Ctx, tx, user, b.Clock.Now().Add(-dormancy)); err != nil {
 			return err
 		}
-		if n, err = ReadUser(b.Ctx, tx.Runner, user); err != nil {
+		if n, err = readUser(b.Ctx, tx.Runner, user); err != nil {
 			return err
 		}
 		return people.MarkActive(b.Ctx, tx, []services.UserID{user})
@@ -36,9 +36,9 @@ func (b *testStore) recordVisit(user services.UserID) (n UserState) {
 }
 
 // stateWithoutVisitTime is a user's state, without the time of their last visit.
-func (b *testStore) stateWithoutVisitTime(user services.UserID) UserState {
+func (b *testStore) stateWithoutVisitTime(user services.UserID) userState {
 	b.T.Helper()
-	n := sqltest.Must(ReadUser(b.Ctx, b.Runner, user))(b.T)
+	n := sqltest.Must(readUser(b.Ctx, b.Runner, user))(b.T)
 	n.SeenAt = time.Time{}
 	return n
 }
@@ -49,11 +49,11 @@ func announcementState(version, position, dotsFrom uint64) services.Announcement
 }
 
 // markAnnouncementsRead marks the list read up to a position, and returns the user's state.
-func (b *testStore) markAnnouncementsRead(user services.UserID, position uint64) (n UserState) {
+func (b *testStore) markAnnouncementsRead(user services.UserID, position uint64) (n userState) {
 	b.T.Helper()
 	b.write(func(tx *sql.Tx) (err error) {
 		if err = raiseReadPosition(b.Ctx, tx, user, position); err == nil {
-			n, err = ReadUser(b.Ctx, tx.Runner, user)
+			n, err = readUser(b.Ctx, tx.Runner, user)
 		}
 		return err
 	})
@@ -64,9 +64,9 @@ func TestNewUsersHaveNothingUnread(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		user := b.MakeUsers("alice")[0]
 		version := uint64(b.Clock.Now().UnixMicro())
-		sqltest.Equal(b.T, b.stateWithoutVisitTime(user), UserState{DismissedUpToByDot: map[string]uint64{}})
+		sqltest.Equal(b.T, b.stateWithoutVisitTime(user), userState{DismissedUpToByDot: map[string]uint64{}})
 		stamp := b.raiseDotNow("shop", 0)
-		want := UserState{AnnouncementState: announcementState(version, stamp, stamp), DismissedUpToByDot: map[string]uint64{}}
+		want := userState{AnnouncementState: announcementState(version, stamp, stamp), DismissedUpToByDot: map[string]uint64{}}
 		sqltest.Equal(b.T, b.recordVisit(user), want)
 		b.raiseDotNow("shop", 0)
 		sqltest.Equal(b.T, b.recordVisit(user), want) // a second visit changes nothing
@@ -113,13 +113,13 @@ func TestDormantPositionsAreDropped(t *testing.T) {
 			b.recordVisit(here)
 			if swept {
 				b.dropAllDormantPositions(1)
-				sqltest.Equal(b.T, b.stateWithoutVisitTime(away), UserState{Segments: old.Segments, DismissedUpToByDot: map[string]uint64{}})
+				sqltest.Equal(b.T, b.stateWithoutVisitTime(away), userState{Segments: old.Segments, DismissedUpToByDot: map[string]uint64{}})
 			}
 			back := b.recordVisit(away)
 			if back.Version <= old.Version {
 				b.T.Fatalf("the version went from %d to %d", old.Version, back.Version)
 			}
-			sqltest.Equal(b.T, back, UserState{AnnouncementState: announcementState(back.Version, stamp, stamp), Segments: old.Segments, DismissedUpToByDot: map[string]uint64{}})
+			sqltest.Equal(b.T, back, userState{AnnouncementState: announcementState(back.Version, stamp, stamp), Segments: old.Segments, DismissedUpToByDot: map[string]uint64{}})
 			sqltest.Equal(b.T, b.recordVisit(here).Position < stamp, true)
 		}
 	})
@@ -150,7 +150,7 @@ func TestDormantPositionsAreDroppedInSteps(t *testing.T) {
 		sqltest.Equal(b.T, []any{last, dropped, err}, []any{b.MakeUsers("user2")[0], 3, error(nil)})
 		sqltest.Equal(b.T, b.dropAllDormantPositions(2), 3)
 		sqltest.Equal(b.T, b.dropAllDormantPositions(2), 0)
-		sqltest.Equal(b.T, sqltest.Must(ReadUser(b.Ctx, b.Runner, b.MakeUsers("user3")[0]))(b.T).Version > 0, true)
+		sqltest.Equal(b.T, sqltest.Must(readUser(b.Ctx, b.Runner, b.MakeUsers("user3")[0]))(b.T).Version > 0, true)
 	})
 }
 
@@ -193,7 +193,7 @@ func TestUserStateAgainstModel(t *testing.T) {
 			history++
 			user := b.MakeUsers(fmt.Sprint("user", history))[0]
 			stamp := b.raiseDotNow("shop", 0)
-			var model UserState
+			var model userState
 			var seen, changed time.Time // changed: when the row was made, or a mark moved the position
 			away := func() bool {
 				since := b.Clock.Now().Add(-dormancy)
@@ -214,7 +214,7 @@ func TestUserStateAgainstModel(t *testing.T) {
 				case 0, 1:
 					stamp = b.raiseDotNow("shop", 0)
 				case 2:
-					sqltest.Equal(t, sqltest.Must(ReadUser(b.Ctx, b.Runner, user))(t).IsNew(b.Clock.Now().Add(-dormancy)), away() || model.Version == 0)
+					sqltest.Equal(t, sqltest.Must(readUser(b.Ctx, b.Runner, user))(t).isNew(b.Clock.Now().Add(-dormancy)), away() || model.Version == 0)
 					if away() {
 						forget()
 					}

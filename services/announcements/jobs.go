@@ -90,7 +90,7 @@ func (s *Service) project(ctx context.Context, user services.UserID) error {
 
 // versionedFields are a user's versioned fields according to the facts.
 func (s *Service) versionedFields(ctx context.Context, user services.UserID) (fields []rdb.VersionedField, err error) {
-	state, err := ReadUser(ctx, s.db.Runner, user)
+	state, err := readUser(ctx, s.db.Runner, user)
 	if err != nil {
 		return nil, fmt.Errorf("announcements and dots of user %d: %w", user, err)
 	}

@@ -46,7 +46,7 @@ func (upTo ReadUpTo) position(ctx context.Context, tx *sql.Tx, user services.Use
 			return 0, err
 		}
 		// These are the segments as of the transaction: a user who has just left a segment cannot mark up to its announcements.
-		state, err := ReadUser(ctx, tx.Runner, user)
+		state, err := readUser(ctx, tx.Runner, user)
 		if err != nil {
 			return 0, err
 		}

@@ -110,7 +110,7 @@ func (b Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	if err != nil {
 		return err
 	}
-	own, err := ReadUser(ctx, b.service.db.Runner, user)
+	own, err := readUser(ctx, b.service.db.Runner, user)
 	if err != nil {
 		return err
 	}

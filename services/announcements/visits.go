@@ -16,24 +16,24 @@ func (s *Service) initPosition(ctx context.Context, tx *sql.Tx, user services.Us
 }
 
 // userState returns a user's state from SQL. A new user is recorded as seen now, unless the context is observed: see userStates.
-func (s *Service) userState(ctx context.Context, user services.UserID) (UserState, error) {
+func (s *Service) userState(ctx context.Context, user services.UserID) (userState, error) {
 	states, err := s.userStates(ctx, []services.UserID{user})
 	if err != nil {
-		return UserState{}, err
+		return userState{}, err
 	}
 	return *states[user], nil
 }
 
 // userStates are the states of users, from SQL. A new user starts at the present end of the list, and is recorded as seen now. If
 // the context is observed, a new user gets the state that they would start with, and nothing is stored.
-func (s *Service) userStates(ctx context.Context, users []services.UserID) (map[services.UserID]*UserState, error) {
+func (s *Service) userStates(ctx context.Context, users []services.UserID) (map[services.UserID]*userState, error) {
 	states, err := readUsers(ctx, s.db.Runner, users)
 	if err != nil {
 		return nil, err
 	}
 	var arrived []services.UserID
 	for user, state := range states {
-		if state.IsNew(s.projector.DormantBefore()) {
+		if state.isNew(s.projector.DormantBefore()) {
 			arrived = append(arrived, user)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"tidings/services"
 	"tidings/services/posts"
 	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 func TestWrongCountsOfAPostAreRepaired(t *testing.T) {
@@ -33,7 +34,7 @@ func TestWrongCountsOfAPostAreRepaired(t *testing.T) {
 		t.Errorf("%d posts have wrong counts before anything is changed", found)
 	}
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.QueryLines(ctx, "UPDATE post_counts SET likes = 9, comments = 9")
+		_, err := sqltest.QueryLines(ctx, tx, "UPDATE post_counts SET likes = 9, comments = 9")
 		return err
 	})
 	runLap(w, a)

@@ -10,6 +10,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // wrongReads makes one statement read wrong rows: it corrupts the rows just before the statement runs, and restore repairs them. So only
@@ -144,7 +145,7 @@ func TestAuditFindsWrongReadersOfRebuilds(t *testing.T) {
 			user, _ := newUserWithFullDocument(w)
 			reads.write = func(text string) {
 				w.Write(func(ctx context.Context, tx *sql.Tx) error {
-					_, err := tx.QueryLines(ctx, text)
+					_, err := sqltest.QueryLines(ctx, tx, text)
 					return err
 				})
 			}

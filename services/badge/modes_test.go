@@ -10,6 +10,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/live/livetest"
 	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // The mode of a follow decides which items count. The badges, their explanation, the digest and the facts agree on that.
@@ -61,7 +62,7 @@ func TestARecountReadsTheFollowModeTable(t *testing.T) {
 	n.runJobsAndReadLog()
 	n.wantBoardCount(reader, 2)
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.QueryLines(ctx, `INSERT INTO follow_modes (follower, followee, followed, mode) SELECT follower, followee, since, 2 FROM follows WHERE followee = `+fmt.Sprint(uint64(hosts[0])))
+		_, err := sqltest.QueryLines(ctx, tx, `INSERT INTO follow_modes (follower, followee, followed, mode) SELECT follower, followee, since, 2 FROM follows WHERE followee = `+fmt.Sprint(uint64(hosts[0])))
 		return err
 	})
 	differed, err := n.World.Projector.Recount(t.Context(), reader)

@@ -97,7 +97,7 @@ func TestAnInvalidPolicyIsRefused(t *testing.T) {
 }
 
 func TestMinutesParseAsPrinted(t *testing.T) {
-	for minute := range services.MinutesPerDay {
+	for minute := range 24 * 60 {
 		if got, err := parseMinuteOfDay("f", FormatMinuteOfDay(minute)); got != minute || err != nil {
 			t.Fatalf("%d is %s and read as %d, %v", minute, FormatMinuteOfDay(minute), got, err)
 		}

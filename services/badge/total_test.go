@@ -156,7 +156,7 @@ func TestQuietHoursHideEveryCount(t *testing.T) {
 func TestTotalsAndVersionsUnderEveryPolicy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		document := documentWithUnreadItems(rapid.IntRange(0, 300).Draw(t, "feed"), rapid.IntRange(0, 20).Draw(t, "likes"), rapid.IntRange(0, 20).Draw(t, "messages"), rapid.IntRange(0, 20).Draw(t, "chat"))
-		minute := rapid.IntRange(0, services.MinutesPerDay-1)
+		minute := rapid.IntRange(0, 24*60-1)
 		document.Policy = services.DisplayPolicy{
 			InTotalInverted: services.UnpackSources(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "out")), AsDot: services.UnpackSources(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "dots")),
 			QuietFromMinute: minute.Draw(t, "from"), QuietToMinute: minute.Draw(t, "to"), UTCOffsetMinutes: rapid.IntRange(minUTCOffsetMinutes, maxUTCOffsetMinutes).Draw(t, "offset"),

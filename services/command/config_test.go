@@ -265,19 +265,20 @@ func TestImport(t *testing.T) {
 
 func TestDevelopmentAndIntrospection(t *testing.T) {
 	for _, c := range []struct {
-		line                 string
-		development, allowed bool
+		line          string
+		development   bool
+		introspection string
 	}{
-		{"", true, true},
-		{"--introspection never", true, false},
-		{"--listen [::1]:0", true, true},
-		{"--listen :8080 --jwt-secret " + signingSecret, false, false},
-		{"--listen :8080 --jwt-public-key k.pem --introspection always", false, true},
-		{"--listen example.com:443 --jwks k.json", false, false},
+		{"", true, "development"},
+		{"--introspection never", true, "never"},
+		{"--listen [::1]:0", true, "development"},
+		{"--listen :8080 --jwt-secret " + signingSecret, false, "development"},
+		{"--listen :8080 --jwt-public-key k.pem --introspection always", false, "always"},
+		{"--listen example.com:443 --jwks k.json", false, "development"},
 	} {
 		got := mustParse(t, c.line).Config
-		if got.Development() != c.development || got.AllowIntrospection() != c.allowed {
-			t.Errorf("%q: development %t, introspection %t", c.line, got.Development(), got.AllowIntrospection())
+		if got.Development() != c.development || got.Introspection != c.introspection {
+			t.Errorf("%q: development %t, introspection %s", c.line, got.Development(), got.Introspection)
 		}
 	}
 }
@@ -309,8 +310,8 @@ func TestSecretsAreHidden(t *testing.T) {
 
 func TestNodeNames(t *testing.T) {
 	first, second := node.NewNodeName(1), node.NewNodeName(2)
-	if first == second || node.CheckNodeName(first) != "" {
-		t.Errorf("the nodes %q and %q", first, second)
+	if fault := (node.Config{Node: first}).Faults()["node"]; first == second || fault != "" {
+		t.Errorf("the nodes %q and %q: %s", first, second, fault)
 	}
 }
 

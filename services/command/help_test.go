@@ -88,7 +88,7 @@ func TestEverySourceIsInTheHelp(t *testing.T) {
 		if help := flags["display-caps"].Help; !strings.Contains(help, " "+string(source)) {
 			t.Errorf("%s is not in the help of --display-caps: %s", source, help)
 		}
-		if help := flags["badge-expiry"].Help; strings.Contains(help, " "+string(source)) != source.CanExpire() {
+		if help := flags["badge-expiry"].Help; strings.Contains(help, " "+string(source)) != slices.Contains(services.ExpirableSources, source) {
 			t.Errorf("%s in the help of --badge-expiry: %s", source, help)
 		}
 		if !slices.Contains(suggest([]string{"webhooks", "add", "--sources"}, ""), suggestion{word: string(source)}) {

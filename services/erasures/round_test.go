@@ -45,7 +45,7 @@ func newManyErasuresWorld(t *testing.T, users int) *manyErasuresWorld {
 			texts = append(texts, fmt.Sprintf(`INSERT INTO notes (user_number, text) VALUES (%d, 'a secret of %d')`, id, id))
 		}
 		for _, text := range texts {
-			if _, err := tx.QueryLines(ctx, text); err != nil {
+			if _, err := sqltest.QueryLines(ctx, tx, text); err != nil {
 				return fmt.Errorf("%s: %w", text, err)
 			}
 		}
@@ -124,7 +124,7 @@ func TestAnErasureWaitsForTheNextRound(t *testing.T) {
 	c := newManyErasuresWorld(t, 2)
 	comes := func(erasure string) {
 		c.Write(func(ctx context.Context, tx *sql.Tx) error {
-			_, err := tx.QueryLines(ctx, fmt.Sprintf(`UPDATE erasures SET step = '%s' WHERE id = '%s'`, stepScrubFile, erasure))
+			_, err := sqltest.QueryLines(ctx, tx, fmt.Sprintf(`UPDATE erasures SET step = '%s' WHERE id = '%s'`, stepScrubFile, erasure))
 			return err
 		})
 	}

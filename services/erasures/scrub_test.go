@@ -21,7 +21,7 @@ var selectCounterNames = sql.NewStatement("rows that the test holds", `SELECT na
 // currentStep returns the step at which the erasure is.
 func (w *erasureWorld) currentStep() string {
 	w.TB.Helper()
-	rows, err := w.Store.QueryLines(w.TB.Context(), `SELECT step FROM erasures`)
+	rows, err := sqltest.QueryLines(w.TB.Context(), w.Store, `SELECT step FROM erasures`)
 	if w.Must(err); len(rows) != 1 {
 		w.TB.Fatalf("%q", rows)
 	}
@@ -87,7 +87,7 @@ func TestADamagedFileIsNotScrubbed(t *testing.T) {
 			`UPDATE sqlite_dbpage SET data = CAST(substr(data, 1, 4) || x'09' || substr(data, 6) AS BLOB) -- nine rows
 				WHERE pgno = (SELECT rootpage FROM sqlite_schema WHERE name = 'damaged')`,
 		} {
-			if _, err := tx.QueryLines(ctx, text); err != nil {
+			if _, err := sqltest.QueryLines(ctx, tx, text); err != nil {
 				return fmt.Errorf("%s: %w", text, err)
 			}
 		}

@@ -30,7 +30,7 @@ func TestRequestsDuringAnErasureLeaveNoNames(t *testing.T) {
 				fmt.Sprintf(`INSERT INTO idempotency (scope, key, body_hash, ids, at, code, message) VALUES ('u9', 'k%d', '', '[]', %d, 'CONFLICT', 'userId: the user "%s" is being erased')`,
 					requests, sql.Micros(tx.Now), erasedUserKey),
 			} {
-				if _, err := tx.QueryLines(ctx, text); err != nil {
+				if _, err := sqltest.QueryLines(ctx, tx, text); err != nil {
 					return erase.StepResult{}, err
 				}
 			}
@@ -40,7 +40,7 @@ func TestRequestsDuringAnErasureLeaveNoNames(t *testing.T) {
 		w.cfg.KeyRemovers = []erase.KeyRemover{acts.RemoveUserKey, jobs.EraseKeyFromRefusalsSince}
 		w.runToEnd(w.beginErasure())
 		for _, table := range []string{"acts", "idempotency", "erasures"} {
-			rows, err := w.Store.QueryLines(t.Context(), "SELECT * FROM "+table)
+			rows, err := sqltest.QueryLines(t.Context(), w.Store, "SELECT * FROM "+table)
 			if w.Must(err); len(rows) == 0 {
 				t.Errorf("%s is empty: the test proves nothing", table)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // A push may have read the follow before the follow's mode changed. The post that the push adds late counts by the present mode: it does
@@ -113,7 +114,7 @@ func TestARecountReadsTheFollowModeTable(t *testing.T) {
 				t.Fatalf("the author is pulled: %v", pulled)
 			}
 			w.Write(func(ctx context.Context, tx *sql.Tx) error {
-				_, err := tx.QueryLines(ctx, `INSERT INTO follow_modes (follower, followee, followed, mode) SELECT follower, followee, since, 2 FROM follows`)
+				_, err := sqltest.QueryLines(ctx, tx, `INSERT INTO follow_modes (follower, followee, followed, mode) SELECT follower, followee, since, 2 FROM follows`)
 				return err
 			})
 			differed, err := w.Projector.Recount(t.Context(), reader)

@@ -11,13 +11,14 @@ import (
 	"tidings/services/notifications/notificationstest"
 	"tidings/services/posts"
 	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // likesAndNotifications is how many likes a post has, and how many notifications of likes its author has according to the facts.
 func (n node) likesAndNotifications(author services.UserID, post services.PostID) (likes, notified int) {
 	n.TB.Helper()
 	n.RunAllJobs(n.fan)
-	likers, err := n.Store.QueryLines(n.TB.Context(), "SELECT liker FROM likes WHERE post = $1", post)
+	likers, err := sqltest.QueryLines(n.TB.Context(), n.Store, "SELECT liker FROM likes WHERE post = $1", post)
 	n.Must(err)
 	return len(likers), len(notificationstest.Subjects(n.World, author, services.CategoryLike))
 }

@@ -128,8 +128,8 @@ func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 	// Claim the key before reading the facts. Of two requests with one key, the second waits here for the end of the first and
 	// then gives the same answer. If the facts were read first, the second request would see the facts of the first and be
 	// refused as a repetition.
-	err = RememberRequest(ctx, tx, scope, c.IdempotencyKey, asks)
-	if errors.Is(err, ErrKeyExists) {
+	err = rememberRequest(ctx, tx, scope, c.IdempotencyKey, asks)
+	if errors.Is(err, errKeyExists) {
 		return c.recallAnswer(ctx, tx, scope, asks)
 	}
 	if err != nil {
@@ -155,7 +155,7 @@ func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 	if len(c.ids) == 0 {
 		return nil
 	}
-	return RememberIDs(ctx, tx, scope, c.IdempotencyKey, c.ids)
+	return rememberIDs(ctx, tx, scope, c.IdempotencyKey, c.ids)
 }
 
 // storeRefusal stores the refusal under the command's key, so that a late repetition gets the same answer and does not affect later
@@ -170,16 +170,16 @@ func (c *Command) storeRefusal(ctx context.Context, tx *sql.Tx, scope string, fa
 }
 
 // recallAnswer makes the stored answer of the key the answer of this command.
-func (c *Command) recallAnswer(ctx context.Context, tx *sql.Tx, scope string, asks RememberedRequest) error {
-	had, found, err := RecallRequest(ctx, tx, scope, c.IdempotencyKey)
+func (c *Command) recallAnswer(ctx context.Context, tx *sql.Tx, scope string, asks rememberedRequest) error {
+	had, found, err := recallRequest(ctx, tx, scope, c.IdempotencyKey)
 	if err != nil {
 		return err
 	}
 	if !found {
-		return ErrKeyExists // the key expired between the two statements: the next request can claim it
+		return errKeyExists // the key expired between the two statements: the next request can claim it
 	}
 	if !had.sameRequest(asks) && !c.matchesPreviousReleaseRequest(had) {
-		return services.Errorf(services.Conflict, "idempotencyKey: %s was used for another mutation within %s", services.Quote(c.IdempotencyKey), IdempotencyRetention)
+		return services.Errorf(services.Conflict, "idempotencyKey: %s was used for another mutation within %s", services.Quote(c.IdempotencyKey), idempotencyRetention)
 	}
 	c.ids, c.refusal, c.unchanged = had.IDs, had.Refusal, had.Unchanged
 	// The subject stays that of the first request: the ref may name another object now, or none.

@@ -1,13 +1,42 @@
 package jobs
 
+// What the tests of this package call, beside what the package exports.
+
 // MarkPossiblyLeased marks jobs as in doubt: this node may or may not hold them.
 func (e *Engine) MarkPossiblyLeased(claimed []Job) { e.possiblyLeasedJobs.add(claimed) }
 
-// MaxMergeAttempts is how often a merge reads the facts at most.
-const MaxMergeAttempts = maxMergeAttempts
+// The limits of jobs and keys.
+const (
+	MaxMergeAttempts     = maxMergeAttempts
+	PriorityHeadStart    = priorityHeadStart
+	IdempotencyRetention = idempotencyRetention
+)
 
-// PriorityHeadStart is how much earlier the jobs of a small commit are due than those of a large one.
-const PriorityHeadStart = priorityHeadStart
+// What a worker does with the jobs that it has claimed.
+var (
+	Extend     = extend
+	FinishInTx = finishInTx
+	Release    = release
+	Fail       = fail
+)
 
-// OverdueIDs lists the jobs that a heartbeat finds overdue.
-var OverdueIDs = overdueIDs
+// What the heartbeat does with the jobs of other nodes, and at the end.
+var (
+	OverdueIDs      = overdueIDs
+	JobsHeldBy      = jobsHeldBy
+	RemainingJobIDs = remainingJobIDs
+	FreeJobsOf      = freeJobsOf
+	FreeOwnJobs     = freeOwnJobs
+	RemoveOwnNode   = removeOwnNode
+)
+
+// RememberedRequest is the request of an idempotency key, and its answer.
+type RememberedRequest = rememberedRequest
+
+// What a command does with its idempotency key.
+var (
+	ErrKeyExists    = errKeyExists
+	RememberRequest = rememberRequest
+	RememberIDs     = rememberIDs
+	RecallRequest   = recallRequest
+)

@@ -139,8 +139,8 @@ var mergeGroupHook = sql.NewTxEndHook(func(ctx context.Context, tx *sql.Tx, grou
 	return addJobs(ctx, tx, jobs)
 })
 
-// Extend makes the leases end after the duration lease, counted from now. Jobs that this process no longer holds are left alone.
-func Extend(ctx context.Context, s *sql.DB, jobs []Job, lease time.Duration) error {
+// extend makes the leases end after the duration lease, counted from now. Jobs that this process no longer holds are left alone.
+func extend(ctx context.Context, s *sql.DB, jobs []Job, lease time.Duration) error {
 	return s.Write(ctx, func(tx *sql.Tx) error {
 		_, err := runOnHeldJobs(ctx, tx, extendJobs, jobs, tx.Now.Add(lease))
 		return err
@@ -151,20 +151,20 @@ func Extend(ctx context.Context, s *sql.DB, jobs []Job, lease time.Duration) err
 // done again.
 func FinishIfHeld(ctx context.Context, s *sql.DB, jobs []Job) (finished int, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
-		finished, err = FinishInTx(ctx, tx, jobs)
+		finished, err = finishInTx(ctx, tx, jobs)
 		return err
 	})
 	return finished, err
 }
 
-// FinishInTx deletes jobs that are done, in the transaction of their effect. If it deletes fewer than were given, a lease was lost:
+// finishInTx deletes jobs that are done, in the transaction of their effect. If it deletes fewer than were given, a lease was lost:
 // return an error from the transaction, because another process does the rest.
-func FinishInTx(ctx context.Context, tx *sql.Tx, jobs []Job) (int, error) {
+func finishInTx(ctx context.Context, tx *sql.Tx, jobs []Job) (int, error) {
 	return runOnHeldJobs(ctx, tx, finishStatement, jobs)
 }
 
-// Release returns jobs to the queue undone. They can be claimed from notBefore on, and no try is counted.
-func Release(ctx context.Context, s *sql.DB, jobs []Job, notBefore time.Time) error {
+// release returns jobs to the queue undone. They can be claimed from notBefore on, and no try is counted.
+func release(ctx context.Context, s *sql.DB, jobs []Job, notBefore time.Time) error {
 	return s.Write(ctx, func(tx *sql.Tx) error {
 		_, err := runOnHeldJobs(ctx, tx, releaseJobs, jobs, notBefore)
 		return err
@@ -195,9 +195,9 @@ func runOnHeldJobs(ctx context.Context, tx *sql.Tx, st sql.Statement, jobs []Job
 	return changed, nil
 }
 
-// Fail records that a job failed with its own error. It is tried again from retryAt on, unless this was the last of
+// fail records that a job failed with its own error. It is tried again from retryAt on, unless this was the last of
 // maxTries: then it becomes a dead job, with the error's text. It does nothing if the lease was lost.
-func Fail(ctx context.Context, s *sql.DB, job Job, cause error, retryAt time.Time, maxTries int) (dead bool, err error) {
+func fail(ctx context.Context, s *sql.DB, job Job, cause error, retryAt time.Time, maxTries int) (dead bool, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		dead = false
 		var tries int

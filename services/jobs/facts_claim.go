@@ -58,7 +58,9 @@ var claimStatements sync.Map
 // bulk work is due priorityHeadStart before it is made: with that as waited, such a job is claimed at once, and any other job after it
 // has been due for that long. Of several jobs with one kind and key Claim returns the newest, with the age of the oldest, and deletes
 // the others. On PostgreSQL several nodes claim concurrently and never get the same job. An error may come with jobs: the answer to the
-// commit was lost, and this node may hold them. Release returns them to the queue.
+// commit was lost, and this node may hold them. release returns them to the queue.
+//
+// Claim and FinishIfHeld are exported for the tests of other packages, which play a slow or a crashed worker with them.
 func Claim(ctx context.Context, s *sql.DB, kinds []string, limit int, lease, waited time.Duration) ([]Job, error) {
 	if len(kinds) == 0 || limit <= 0 {
 		return nil, nil

@@ -60,7 +60,7 @@ type Node struct {
 
 // RecordHeartbeat records this node's heartbeat, and whether its jobs wait for an engine (Redis or SQL) that does not answer. It
 // lists all nodes by name, except those that have left or that ForgetNodes has removed. On SQLite, which serves one process, it
-// does nothing and lists none.
+// does nothing and lists none. It is exported for the tests of other packages, which play a node that dies.
 func RecordHeartbeat(ctx context.Context, s *sql.DB, halted bool) (nodes []Node, err error) {
 	if s.Node == "" {
 		return nil, nil
@@ -89,8 +89,8 @@ func Nodes(ctx context.Context, s *sql.DB) (nodes []Node, err error) {
 	return nodes, err
 }
 
-// RemoveOwnNode removes this node from the list. It must hold no jobs any more.
-func RemoveOwnNode(ctx context.Context, s *sql.DB) error {
+// removeOwnNode removes this node from the list. It must hold no jobs any more.
+func removeOwnNode(ctx context.Context, s *sql.DB) error {
 	if s.Node == "" {
 		return nil
 	}
@@ -107,8 +107,8 @@ func ForgetNodes(ctx context.Context, s *sql.DB) (forgotten int, err error) {
 	return forgotten, err
 }
 
-// JobsHeldBy lists jobs that some nodes hold leases on, at most limit, oldest first.
-func JobsHeldBy(ctx context.Context, s *sql.DB, nodes []string, limit int) ([]Job, error) {
+// jobsHeldBy lists jobs that some nodes hold leases on, at most limit, oldest first.
+func jobsHeldBy(ctx context.Context, s *sql.DB, nodes []string, limit int) ([]Job, error) {
 	return selectJobs(ctx, s, heldJobs, nodes, limit)
 }
 
@@ -146,14 +146,14 @@ func selectJobs(ctx context.Context, s *sql.DB, st sql.Statement, args ...any) (
 	return jobs, err
 }
 
-// RemainingJobIDs returns which of the given jobs are not done yet.
-func RemainingJobIDs(ctx context.Context, s *sql.DB, ids []int64) ([]int64, error) {
+// remainingJobIDs returns which of the given jobs are not done yet.
+func remainingJobIDs(ctx context.Context, s *sql.DB, ids []int64) ([]int64, error) {
 	return sql.ReadColumn[int64](ctx, s, remainingJobs, ids)
 }
 
-// FreeJobsOf ends the leases of those nodes that have been silent for at least the given time, and returns how many it ended. Later
+// freeJobsOf ends the leases of those nodes that have been silent for at least the given time, and returns how many it ended. Later
 // writes of those nodes to the jobs have no effect: their tokens are void.
-func FreeJobsOf(ctx context.Context, s *sql.DB, nodes []string, silent time.Duration) (freed int, err error) {
+func freeJobsOf(ctx context.Context, s *sql.DB, nodes []string, silent time.Duration) (freed int, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		freed, err = tx.Run(ctx, freeSilentNodesJobs, nodes, tx.Now, silent.Microseconds())
 		return err
@@ -161,10 +161,10 @@ func FreeJobsOf(ctx context.Context, s *sql.DB, nodes []string, silent time.Dura
 	return freed, err
 }
 
-// FreeOwnJobs ends the leases that an earlier process of this node's name still holds, and returns how many. It cannot free
+// freeOwnJobs ends the leases that an earlier process of this node's name still holds, and returns how many. It cannot free
 // jobs that a transaction of that process still has locked: it returns them, at most limit, oldest first. Call it again
 // until none is left. On SQLite the lock of the file proves that every former holder of a lease is dead: all leases end.
-func FreeOwnJobs(ctx context.Context, s *sql.DB, limit int) (freed int, left []Job, err error) {
+func freeOwnJobs(ctx context.Context, s *sql.DB, limit int) (freed int, left []Job, err error) {
 	its := s.LeaseTokenPrefix + "%"
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		if s.Node == "" {

@@ -101,7 +101,7 @@ func (h *Heartbeat) Begin(ctx context.Context) error {
 // freeOwnJobs releases leases that a crashed process of the same name left. Jobs that its transactions have locked stay until
 // PostgreSQL has ended these transactions.
 func (h *Heartbeat) freeOwnJobs(ctx context.Context) error {
-	freed, left, err := FreeOwnJobs(ctx, h.engine.db, maxLateJobsRead)
+	freed, left, err := freeOwnJobs(ctx, h.engine.db, maxLateJobsRead)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (h *Heartbeat) Run(ctx context.Context) error {
 	if doubt := h.engine.possiblyLeasedJobs.giveBack(ending, h.engine); doubt != nil {
 		h.engine.log.Debug("jobs that this node may hold could not be given back; others run them when their leases end", "error", doubt)
 	}
-	if left := RemoveOwnNode(ending, h.engine.db); left != nil {
+	if left := removeOwnNode(ending, h.engine.db); left != nil {
 		h.engine.log.Debug("this node could not be removed from the list of nodes; the others will find it silent", "error", left)
 	}
 	return err
@@ -215,7 +215,7 @@ func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, replace
 	e := h.engine
 	held := h.unfreed
 	if len(silent) > 0 {
-		theirs, err := JobsHeldBy(ctx, e.db, silent, maxLateJobsRead)
+		theirs, err := jobsHeldBy(ctx, e.db, silent, maxLateJobsRead)
 		if err != nil {
 			return err
 		}
@@ -236,7 +236,7 @@ func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, replace
 	if len(dead) == 0 || len(held) == 0 {
 		return nil
 	}
-	freed, err := FreeJobsOf(ctx, e.db, dead, nodeDeadAfter)
+	freed, err := freeJobsOf(ctx, e.db, dead, nodeDeadAfter)
 	if freed > 0 {
 		e.log.Warn("a node is silent: the others take over its jobs", "nodes", dead, "jobs", freed)
 		e.Wake()
@@ -277,7 +277,7 @@ func (d *possiblyLeasedJobs) giveBack(ctx context.Context, e *Engine) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	if err := Release(ctx, e.db, jobs, e.clock.Now()); err != nil {
+	if err := release(ctx, e.db, jobs, e.clock.Now()); err != nil {
 		d.add(jobs)
 		return err
 	}

@@ -103,7 +103,7 @@ func (i *lateJobs) remaining(ctx context.Context, e *Engine) (affectedCountsByJo
 	if len(i.jobs) == 0 {
 		return remaining, nil
 	}
-	ids, err := RemainingJobIDs(ctx, e.db, slices.Collect(maps.Keys(i.jobs)))
+	ids, err := remainingJobIDs(ctx, e.db, slices.Collect(maps.Keys(i.jobs)))
 	if err != nil {
 		return nil, err
 	}

@@ -16,9 +16,9 @@ import (
 // defined.
 const inputHashVersion = 2
 
-// requestHashes returns the part of RememberedRequest that is known before the answer: the hashes of the request and, with
+// requestHashes returns the part of rememberedRequest that is known before the answer: the hashes of the request and, with
 // SentInput, its subject.
-func (c *Command) requestHashes() (asks RememberedRequest, err error) {
+func (c *Command) requestHashes() (asks rememberedRequest, err error) {
 	if asks.InputHash, err = inputHash(c.Name, c.Input); err != nil || c.SentInput == nil {
 		return asks, err
 	}
@@ -30,7 +30,7 @@ func (c *Command) requestHashes() (asks RememberedRequest, err error) {
 // sameRequest reports whether two requests under one key are the same: whether they have an input in common. A request may have two
 // inputs, one with the IDs of objects and one with their refs, as it was sent. If a ref named nothing, the request has only the
 // second.
-func (r RememberedRequest) sameRequest(other RememberedRequest) bool {
+func (r rememberedRequest) sameRequest(other rememberedRequest) bool {
 	for _, one := range [][]byte{r.InputHash, r.SentInputHash} {
 		if len(one) > 0 && (bytes.Equal(one, other.InputHash) || bytes.Equal(one, other.SentInputHash)) {
 			return true
@@ -159,7 +159,7 @@ func sortedFields(of reflect.Type) []inputField {
 // belong to this command. It compares the types of the IDs that the stored answer and this command made, and otherwise trusts the
 // key, for the 24 hours that keys are remembered: with a CONFLICT instead, a client that repeats a request across an upgrade would
 // believe that it was refused.
-func (c *Command) matchesPreviousReleaseRequest(had RememberedRequest) bool {
+func (c *Command) matchesPreviousReleaseRequest(had rememberedRequest) bool {
 	if len(had.InputHash) != sha256.Size {
 		return false
 	}

@@ -83,20 +83,20 @@ func TestAnswersStoredByThePreviousRelease(t *testing.T) {
 	before, now := make([]byte, 32), make([]byte, 33)
 	refusal := &services.Error{Code: services.Conflict}
 	for _, memory := range []struct {
-		had   RememberedRequest // the stored answer
+		had   rememberedRequest // the stored answer
 		makes string            // the type of the IDs that the command makes
 		fits  bool              // the answer may be that of the command
 	}{
-		{RememberedRequest{InputHash: before}, "", true},
-		{RememberedRequest{InputHash: before, IDs: []string{"post:1"}}, services.PostType, true},
-		{RememberedRequest{InputHash: before, IDs: []string{"1234"}}, "", true}, // not a global ID
-		{RememberedRequest{InputHash: before, IDs: []string{"post:1"}}, services.ShowType, false},
-		{RememberedRequest{InputHash: before, IDs: []string{"post:1"}}, "", false},
-		{RememberedRequest{InputHash: before}, services.PostType, false},
-		{RememberedRequest{InputHash: before, Refusal: refusal}, services.PostType, true},
-		{RememberedRequest{InputHash: now}, "", false},
-		{RememberedRequest{InputHash: now, Refusal: refusal}, "", false},
-		{RememberedRequest{}, "", false},
+		{rememberedRequest{InputHash: before}, "", true},
+		{rememberedRequest{InputHash: before, IDs: []string{"post:1"}}, services.PostType, true},
+		{rememberedRequest{InputHash: before, IDs: []string{"1234"}}, "", true}, // not a global ID
+		{rememberedRequest{InputHash: before, IDs: []string{"post:1"}}, services.ShowType, false},
+		{rememberedRequest{InputHash: before, IDs: []string{"post:1"}}, "", false},
+		{rememberedRequest{InputHash: before}, services.PostType, false},
+		{rememberedRequest{InputHash: before, Refusal: refusal}, services.PostType, true},
+		{rememberedRequest{InputHash: now}, "", false},
+		{rememberedRequest{InputHash: now, Refusal: refusal}, "", false},
+		{rememberedRequest{}, "", false},
 	} {
 		cmd := Command{CreatedType: memory.makes}
 		if fits := cmd.matchesPreviousReleaseRequest(memory.had); fits != memory.fits {

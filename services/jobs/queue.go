@@ -41,7 +41,7 @@ func ReadPayload(job Job, into any) error {
 // Finish removes jobs from the queue in the transaction of their effect. UNAVAILABLE means that another worker has taken one
 // over: the transaction must not commit then.
 func Finish(ctx context.Context, tx *sql.Tx, done ...Job) error {
-	finished, err := FinishInTx(ctx, tx, done)
+	finished, err := finishInTx(ctx, tx, done)
 	if err == nil && finished < len(done) {
 		err = services.Errorf(services.Unavailable, "%d of %d jobs of kind %s were taken over by another worker", len(done)-finished, len(done), done[0].Kind)
 	}

@@ -132,7 +132,7 @@ func (e *Engine) keepLeases(ctx context.Context, jobs []Job) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if err := Extend(ctx, e.db, jobs, e.cfg.Lease); err != nil && ctx.Err() == nil {
+			if err := extend(ctx, e.db, jobs, e.cfg.Lease); err != nil && ctx.Err() == nil {
 				e.log.Warn("leases were not renewed; another worker may repeat the jobs", "error", err)
 			}
 		}
@@ -145,7 +145,8 @@ type runningJobKey struct{}
 // InJob reports whether a context belongs to a running job, which runs again if it fails.
 func InJob(ctx context.Context) bool { return ctx.Value(runningJobKey{}) != nil }
 
-// RunJobs runs claimed jobs and settles each: jobs of a kind with Batch together, other jobs a few in parallel. An error means
+// RunJobs runs claimed jobs and settles each: jobs of a kind with Batch together, other jobs a few in parallel. It is exported for the
+// tests of other packages, which run claimed jobs twice, late or in another order. An error means
 // that an engine did not answer, as for RunOnce.
 func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 	ctx = context.WithValue(ctx, runningJobKey{}, true)
@@ -250,7 +251,7 @@ func (e *Engine) settle(ctx context.Context, jobs []Job, outcomes []error) error
 			released, unavailable = append(released, job), err
 		default:
 			retryAt := e.clock.Now().Add(retryAfter * time.Duration(job.Tries+1))
-			dead, failed := Fail(ctx, e.db, job, err, retryAt, MaxTries)
+			dead, failed := fail(ctx, e.db, job, err, retryAt, MaxTries)
 			e.log.Error("job failed", "kind", job.Kind, "key", job.Key, "tries", job.Tries+1, "dead", dead, "error", err)
 			if failed != nil {
 				e.possiblyLeasedJobs.add(jobs) // no effect on settled jobs: they have lost this node's token
@@ -266,7 +267,7 @@ func (e *Engine) settle(ctx context.Context, jobs []Job, outcomes []error) error
 		}
 	}
 	if len(released) > 0 {
-		if err := Release(ctx, e.db, released, e.clock.Now().Add(unavailablePause)); err != nil {
+		if err := release(ctx, e.db, released, e.clock.Now().Add(unavailablePause)); err != nil {
 			e.possiblyLeasedJobs.add(released)
 			return fmt.Errorf("release jobs: %w", err)
 		}

@@ -55,7 +55,7 @@ func eachDatabase(t *testing.T, paintings []string, test func(s *leaseFixture)) 
 func (s *leaseFixture) runSQL(text string) {
 	s.t.Helper()
 	if err := s.db.Write(s.t.Context(), func(tx *sql.Tx) error {
-		_, err := tx.QueryLines(s.t.Context(), text)
+		_, err := sqltest.QueryLines(s.t.Context(), tx, text)
 		return err
 	}); err != nil {
 		s.t.Fatal(err)

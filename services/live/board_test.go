@@ -11,11 +11,9 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/people"
 	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/redis"
-	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
 )
 
@@ -282,7 +280,6 @@ func TestASessionContinuesAfterItsLastHostIsUnfollowed(t *testing.T) {
 			h.advanceAndRefresh()
 		}
 		page := h.page(viewer, BoardRequest{First: 2}) // hosts 0 and 1
-		w.Write(func(ctx context.Context, tx *sql.Tx) error { return people.NoteUnfollow(ctx, tx, viewer, hosts[1]) })
 		w.Unfollow(hosts[1], viewer)
 		h.advanceAndRefresh()
 		for _, byCursor := range []bool{true, false} {

@@ -18,10 +18,10 @@ func TestHostedShowsAreWalkedToTheirEnd(t *testing.T) {
 		b.addShows(aShow(10, 1, ShowUpcoming, 1), aShow(11, 1, ShowLive, 2), aShow(12, 2, ShowLive, 3), aShow(13, 1, ShowReplay, 4),
 			aShow(14, 1, ShowCancelled, 5), aShow(15, 3, ShowLive, 6), aShow(16, 4, ShowLive, 7))
 		b.MustWrite(func(tx *sql.Tx) error {
-			if _, err := tx.QueryLines(b.Ctx, `INSERT INTO hides (author, follower, made) VALUES (3, 5, 1)`); err != nil {
+			if _, err := sqltest.QueryLines(b.Ctx, tx, `INSERT INTO hides (author, follower, made) VALUES (3, 5, 1)`); err != nil {
 				return err
 			}
-			_, err := tx.QueryLines(b.Ctx, `INSERT INTO blocks (blocker, blocked, made) VALUES (4, 5, 1)`)
+			_, err := sqltest.QueryLines(b.Ctx, tx, `INSERT INTO blocks (blocker, blocked, made) VALUES (4, 5, 1)`)
 			return err
 		})
 		for size := 1; size <= 5; size++ {

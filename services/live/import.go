@@ -212,7 +212,7 @@ func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []Show) er
 	var version uint64
 	// One entry of the changelog makes every node load all shows again, however many shows the batch has.
 	if len(unnamed) < len(hosts) {
-		if version, err = AppendReload(ctx, tx); err != nil {
+		if version, err = appendReload(ctx, tx); err != nil {
 			return err
 		}
 	}

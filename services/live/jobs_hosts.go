@@ -156,7 +156,7 @@ func (s *Service) publishHosts(ctx context.Context, tx *sql.Tx, hosts []services
 	if err != nil || len(named) == 0 {
 		return err
 	}
-	version, err := AppendReload(ctx, tx)
+	version, err := appendReload(ctx, tx)
 	if err != nil {
 		return err
 	}

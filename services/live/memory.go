@@ -160,7 +160,7 @@ func (m *Memory) finishLogRead(err error) {
 func (m *Memory) apply(entries []changelog.Entry) bool {
 	changes := make([]loggedChange, len(entries))
 	for i, entry := range entries {
-		// The entry is of AppendReload, or of an erased show (changelog.BlankEntries).
+		// The entry is of appendReload, or of an erased show (changelog.BlankEntries).
 		if entry.Key == "" {
 			return false
 		}

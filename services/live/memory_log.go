@@ -54,8 +54,8 @@ func (c *loggedChange) append(ctx context.Context, tx *sql.Tx, entry logEntry) (
 	return changelog.Append(ctx, tx, ChangelogKind, c.Show.ID.String(), entry)
 }
 
-// AppendReload logs that many shows changed at once: every node reloads all of them.
-func AppendReload(ctx context.Context, tx *sql.Tx) (version uint64, err error) {
+// appendReload logs that many shows changed at once: every node reloads all of them.
+func appendReload(ctx context.Context, tx *sql.Tx) (version uint64, err error) {
 	return changelog.AppendLog(ctx, tx, ChangelogKind, "", nil)
 }
 

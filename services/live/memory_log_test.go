@@ -38,7 +38,7 @@ func TestChangesOfShowsAreReadAsTheyWereWritten(t *testing.T) {
 					return err
 				}
 			}
-			reload, err = AppendReload(ctx, tx)
+			reload, err = appendReload(ctx, tx)
 			return err
 		})
 		if err != nil || reload != 5 {

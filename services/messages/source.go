@@ -21,7 +21,7 @@ type Source struct {
 	expiry services.SourceExpiry // after how many days a message leaves the count
 }
 
-// NewSource makes the source of these types. Rendering needs no database.
+// NewSource makes the source of these types. Rendering needs no database: it is exported for the tests of badges, which render without one.
 func NewSource(db *sql.DB, types []string, ages services.SourceExpiry) Source {
 	return Source{db: db, types: types, expiry: ages}
 }

@@ -38,7 +38,7 @@ func (c Config) ownFaults() map[string]string {
 		"demo":              c.checkDemo(),
 		"database":          c.checkDatabase(),
 		"redis":             c.checkRedis(),
-		"node":              CheckNodeName(c.Node),
+		"node":              checkNodeName(c.Node),
 	}
 }
 
@@ -117,8 +117,8 @@ func (c Config) checkRedis() string {
 	return reasonIf(!known, "it must be auto, private, embedded or an address with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster:// (with TLS rediss+sentinel:// or rediss+cluster://)")
 }
 
-// CheckNodeName returns why the name of a node is invalid, or "". It becomes part of keys in Redis and of rows in SQL. Without a
+// checkNodeName returns why the name of a node is invalid, or "". It becomes part of keys in Redis and of rows in SQL. Without a
 // name the command line makes one: see NewNodeName.
-func CheckNodeName(name string) string {
+func checkNodeName(name string) string {
 	return reasonIf(name != "" && services.CheckIdentifier(name) != nil, "1 to 64 of letters, digits, '.', '_' and '-' are allowed")
 }

@@ -114,9 +114,9 @@ func (c Config) demoPageMode() web.DemoMode {
 	return web.Production
 }
 
-// AllowIntrospection reports whether clients may ask for the schema. The schema is no secret, but printing it is an expensive
+// allowIntrospection reports whether clients may ask for the schema. The schema is no secret, but printing it is an expensive
 // query.
-func (c Config) AllowIntrospection() bool {
+func (c Config) allowIntrospection() bool {
 	return c.Introspection == "always" || c.Introspection == "development" && c.Development()
 }
 

@@ -68,7 +68,7 @@ func (s *Server) serveDemo(ctx context.Context, at Listeners, ready func()) erro
 	})
 	s.demoWorldStopped = ctx.Done()
 	var failure error
-	done := StartLoops(ctx, s.Log, func(ctx context.Context) error {
+	done := startLoops(ctx, s.Log, func(ctx context.Context) error {
 		if failure = s.world.Build(ctx); failure != nil {
 			cancel(failure)
 			return failure

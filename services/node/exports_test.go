@@ -176,7 +176,7 @@ func TestEveryTableIsExportedOrNot(t *testing.T) {
 	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
 	var tables []string
 	b.MustWrite(func(tx *sql.Tx) (err error) {
-		tables, err = tx.QueryLines(b.Ctx, `SELECT name FROM sqlite_master WHERE type = 'table'`)
+		tables, err = sqltest.QueryLines(b.Ctx, tx, `SELECT name FROM sqlite_master WHERE type = 'table'`)
 		return err
 	})
 	var texts string
@@ -309,7 +309,7 @@ func TestPagesOfLongLines(t *testing.T) {
 		b.MakeUsers("ann")
 		b.MustWrite(func(tx *sql.Tx) error {
 			for id := range 30 {
-				if _, err := tx.QueryLines(b.Ctx, "INSERT INTO posts (id, author, kind, body, updated_at) VALUES ($1, 1, 'POST', $2, 1)", 1000+id, strings.Repeat("x", 100_000)); err != nil {
+				if _, err := sqltest.QueryLines(b.Ctx, tx, "INSERT INTO posts (id, author, kind, body, updated_at) VALUES ($1, 1, 'POST', $2, 1)", 1000+id, strings.Repeat("x", 100_000)); err != nil {
 					return err
 				}
 			}

@@ -77,7 +77,7 @@ func (s *Server) routes(graphql http.Handler, operational, profiles bool) http.H
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.Handle("GET /readyz", &s.Ready)
 	if operational {
-		page := web.GraphiQL(web.GraphiQLConfig{Development: s.Config.Development(), Introspection: s.Config.AllowIntrospection(), Version: version()})
+		page := web.GraphiQL(web.GraphiQLConfig{Development: s.Config.Development(), Introspection: s.Config.allowIntrospection(), Version: version()})
 		mux.Handle("/graphiql", page)
 		mux.Handle("/graphiql/", page)
 		mux.Handle("GET /metrics", s.metrics())

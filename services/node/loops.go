@@ -19,10 +19,10 @@ func (s *Server) workerLoops() []func(context.Context) error {
 	return loops
 }
 
-// StartLoops runs loops that end with ctx; the channel is closed when all have ended. A loop that ends early ends alone. errgroup's
+// startLoops runs loops that end with ctx; the channel is closed when all have ended. A loop that ends early ends alone. errgroup's
 // own context is not used: the end of one loop must not end the others, or a fault of the audit would stop pushes. A loop that panics
 // begins again: the sockets of all users must not end with it.
-func StartLoops(ctx context.Context, log *slog.Logger, loops ...func(context.Context) error) <-chan struct{} {
+func startLoops(ctx context.Context, log *slog.Logger, loops ...func(context.Context) error) <-chan struct{} {
 	done := make(chan struct{})
 	var group errgroup.Group
 	for _, loop := range loops {

@@ -14,9 +14,9 @@ import (
 
 // The heap may grow by 64 MB beyond the live heap, but at least to its double and at most to seventeen times its size.
 const (
-	SmallHeapGrowth = 64 << 20 // bytes: how far a small heap may grow between two collections
-	MinGCPercent    = 100      // Go's default: the heap is collected when it has doubled
-	MaxGCPercent    = 1600     // a heap grows to at most seventeen times its live size
+	smallHeapGrowth = 64 << 20 // bytes: how far a small heap may grow between two collections
+	minGCPercent    = 100      // Go's default: the heap is collected when it has doubled
+	maxGCPercent    = 1600     // a heap grows to at most seventeen times its live size
 
 	// memoryLimitShare is Go's share of the control group's memory. SQLite's pages and a private Redis need the rest.
 	memoryLimitShare = 0.75
@@ -30,8 +30,8 @@ func TuneMemory(ctx context.Context, env func(string) string, limit memlimit.Pro
 		log.Debug("the memory limit of this process is unknown", "error", err)
 	}
 	if env("GOGC") == "" {
-		debug.SetGCPercent(MaxGCPercent) // the heap is small at the start
-		release, adapt := ReleaseIdleMemory(debug.FreeOSMemory), AdaptGC()
+		debug.SetGCPercent(maxGCPercent) // the heap is small at the start
+		release, adapt := releaseIdleMemory(debug.FreeOSMemory), adaptGC()
 		go func() {
 			_ = services.Every(ctx, time.Second, func(ctx context.Context) {
 				release(ctx)
@@ -41,30 +41,30 @@ func TuneMemory(ctx context.Context, env func(string) string, limit memlimit.Pro
 	}
 }
 
-// AdaptGC returns a function that sets the percentage of the garbage collector to GCPercent of the present live heap.
-func AdaptGC() func(context.Context) {
-	last := MaxGCPercent
+// adaptGC returns a function that sets the percentage of the garbage collector to gcPercent of the present live heap.
+func adaptGC() func(context.Context) {
+	last := maxGCPercent
 	return func(context.Context) {
 		// The live heap of the last collection, without garbage.
 		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 		metrics.Read(live)
 		// Setting it stops the world for a moment, so it is set only when it changes.
-		if percent := GCPercent(live[0].Value.Uint64()); percent != last {
+		if percent := gcPercent(live[0].Value.Uint64()); percent != last {
 			debug.SetGCPercent(percent)
 			last = percent
 		}
 	}
 }
 
-// GCPercent is the growth, in percent, after which a heap of live bytes is collected. A node keeps a few MB alive and
+// gcPercent is the growth, in percent, after which a heap of live bytes is collected. A node keeps a few MB alive and
 // allocates a hundred times as much in a second under load. Go's default of 100 spends a quarter of a badge query's
 // processor time on collecting so small a heap; a growth of many times its size spends a fiftieth. A large heap is collected
 // rarely anyway: there the default holds, because growth by such a factor would be gigabytes.
-func GCPercent(live uint64) int {
-	return int(min(max(SmallHeapGrowth*100/max(live, 1), MinGCPercent), MaxGCPercent))
+func gcPercent(live uint64) int {
+	return int(min(max(smallHeapGrowth*100/max(live, 1), minGCPercent), maxGCPercent))
 }
 
-// The rules of ReleaseIdleMemory.
+// The rules of releaseIdleMemory.
 const (
 	minIdleBytes              = 16 << 20 // less idle memory is not worth a collection
 	maxLiveToIdleRatio        = 4        // idle memory of less than a quarter of the live heap is not worth a collection
@@ -74,10 +74,10 @@ const (
 	maxGCMarkedBytesPerSecond = 16 << 20 // live bytes that releases may walk a second on average: a large heap is released more rarely
 )
 
-// ReleaseIdleMemory returns a function that is called each second. When a rush is over, it calls free, which collects the heap and
+// releaseIdleMemory returns a function that is called each second. When a rush is over, it calls free, which collects the heap and
 // gives its free memory back to the system. Opening sockets leaves about as much garbage as the sockets take, and an idle node would
 // keep this garbage until it has allocated as much again.
-func ReleaseIdleMemory(free func()) func(context.Context) {
+func releaseIdleMemory(free func()) func(context.Context) {
 	last, quiet, rest := readHeap(), 0, 0
 	return func(context.Context) {
 		now := readHeap()

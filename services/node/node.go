@@ -180,7 +180,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		Schema: resolvers.WithHotOperations(graph.NewSchema(graph.Config{Resolvers: root}), root), Identity: identity, Sockets: s.sockets,
 		Limits: resolvers.Limits{Limiter: s.Limiter}, Proxies: proxies,
 		ErrorPresenter: resolvers.ErrorPresenter(log), Recover: resolvers.Recover, AddMiddleware: s.operationMiddleware(root.Sources),
-		Introspection: cfg.AllowIntrospection(), Origins: cfg.Origins.Allowed, RequestSettings: cfg.Requests, Trusted: trusted, Log: log,
+		Introspection: cfg.allowIntrospection(), Origins: cfg.Origins.Allowed, RequestSettings: cfg.Requests, Trusted: trusted, Log: log,
 		FieldWeights: resolvers.CostWeights, MaxPageSizes: resolvers.MaxPageSizes, MaxListLengths: resolvers.ListLengths,
 	})
 	// With spans around the handler, the Front leaves everything to the HTTP server: a span is made for each request.

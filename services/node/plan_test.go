@@ -230,7 +230,7 @@ func postgresPlan(b *peopletest.TestStore, name, mode, args string) (plan []stri
 				return err
 			}
 		}
-		if plan, err = tx.QueryLines(b.Ctx, fmt.Sprintf("EXPLAIN (COSTS OFF) EXECUTE it(%s)", args)); err != nil {
+		if plan, err = sqltest.QueryLines(b.Ctx, tx, fmt.Sprintf("EXPLAIN (COSTS OFF) EXECUTE it(%s)", args)); err != nil {
 			return err
 		}
 		return exec(b.Ctx, tx, "DEALLOCATE it")

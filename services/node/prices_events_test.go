@@ -89,7 +89,7 @@ func shippedSubscriptions(t *testing.T) map[string]string {
 // events of the greatest cost a second.
 func TestSubscriptionsOfAScreenAreCoveredByTheBudget(t *testing.T) {
 	const devices, eventsPerSecond = 3, 10
-	price, perSecond := newPriceFunc(t), ratelimit.Defaults()[ratelimit.Events]/60
+	price, perSecond := newPriceFunc(t), ratelimit.Settings{}.Limits()[ratelimit.Events]/60
 	screens := shippedSubscriptions(t)
 	start := regexp.MustCompile(`\w+Changed(\([^)]*\))? \{`)
 	sum := 0

@@ -2,8 +2,8 @@ package node
 
 import "runtime"
 
-// SpareThreads is how many threads run Go code beyond one for each processor.
-const SpareThreads = 4
+// spareThreads is how many threads run Go code beyond one for each processor.
+const spareThreads = 4
 
 // AddSpareThreads adds the spare threads, unless GOMAXPROCS is set. Go's default is one thread for each processor. That is too few
 // because SQLite computes inside this process, and Go takes a goroutine that computes off its thread only after 10 ms. When writes
@@ -13,6 +13,6 @@ const SpareThreads = 4
 // recipient; GOMAXPROCS=2 turns the spare threads off).
 func AddSpareThreads(env func(string) string) {
 	if env("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + SpareThreads)
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + spareThreads)
 	}
 }

@@ -60,8 +60,8 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	if err := heart.Begin(ctx); err != nil {
 		s.Log.Warn("jobs of the previous process may wait until their leases end", "error", err)
 	}
-	working := StartLoops(workers, s.Log, s.workerLoops()...)
-	looping := StartLoops(loops, s.Log,
+	working := startLoops(workers, s.Log, s.workerLoops()...)
+	looping := startLoops(loops, s.Log,
 		heart.Run, s.Store.WatchWrites, s.Redis.WatchMasters, s.Caches.Changelog.Run, s.receiveHints, s.Hub.Run, s.Badge.Run,
 		projector.NewJanitor(s.Projector).Run, s.cleaner.Run, s.audit.Run, s.Limiter.Run, s.stream.Run, s.webhooks.Run, s.devices.Run)
 	s.Ready.Set(true)

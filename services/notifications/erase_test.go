@@ -21,7 +21,7 @@ func TestAnActorIsErasedByPages(t *testing.T) {
 	users := n.MakeUsers(3)
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for i := range count {
-			if _, err := tx.QueryLines(ctx, fmt.Sprintf(`INSERT INTO notification_causes (recipient, category, subject, actor, object, place, bucket, at, standing)
+			if _, err := sqltest.QueryLines(ctx, tx, fmt.Sprintf(`INSERT INTO notification_causes (recipient, category, subject, actor, object, place, bucket, at, standing)
 				VALUES (%d, 'LIKE', %d, %d, 0, %d, 1, 1, %v)`, users[0], i+1, users[1], i+1, i%2 == 0)); err != nil {
 				return err
 			}
@@ -114,7 +114,7 @@ func (b *testStore) notifyOtherUser(after services.NotificationID) services.Noti
 func (b *testStore) storeOrdersNotification(id services.HostNotificationID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
-		_, err := tx.QueryLines(b.Ctx, fmt.Sprintf(`INSERT INTO host_notifications
+		_, err := sqltest.QueryLines(b.Ctx, tx, fmt.Sprintf(`INSERT INTO host_notifications
 			(id, category, subject, group_key, actor, about_type, about, title, body, at, recipients, withdrawn_at)
 			VALUES (%d, 'orders', %d, '', 0, '', 0, 'sent', '', 1, 1, 0)`, id, id))
 		return err

@@ -22,7 +22,7 @@ func (n node) likeCount(user services.UserID) services.Count {
 	n.TB.Helper()
 	view := source.View{Settings: &source.Settings{}, Document: n.Document(user), Moment: source.Moment{Now: n.Clock.Now(), MonotonicNow: n.Clock.Now()}}
 	badges := &services.Badges{}
-	NewSource(n.Store, nil).Render(&view, badges)
+	Source{db: n.Store}.Render(&view, badges)
 	return badges.Notifications.Like
 }
 
@@ -74,7 +74,7 @@ func TestPreferencesDecideWhatAlerts(t *testing.T) {
 		author := users[0]
 		no, yes, dot, counted := true, false, services.CategoryDot, services.CategoryCounted
 		alerts := func(at time.Time) bool {
-			of, err := NewSource(n.Store, nil).Alerting(t.Context(), author)
+			of, err := Source{db: n.Store}.Alerting(t.Context(), author)
 			n.Must(err)
 			return of("LIKE", at) && of("COMMENT", at)
 		}

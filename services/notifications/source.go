@@ -20,9 +20,6 @@ type Source struct {
 	memory *CategoryMemory // nil: there are no categories of the host application
 }
 
-// NewSource makes the source, without categories of the host application. It is for tests. Rendering needs no database.
-func NewSource(db *sql.DB, expiry ExpiryDays) Source { return Source{db: db, expiry: expiry} }
-
 // Source is the service's badge source.
 func (s *Service) Source() Source { return Source{db: s.db, expiry: s.expiry, memory: s.Memory} }
 

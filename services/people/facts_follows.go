@@ -54,8 +54,8 @@ var noteUnfollow = sql.NewStatement("note the end of a follow", `INSERT INTO pas
 		SELECT CAST($1 AS BIGINT), host, CAST($3 AS BIGINT) FROM hosts WHERE host = $2
 		ON CONFLICT (follower, followee) DO UPDATE SET until_at = excluded.until_at`)
 
-// DeleteFollow ends a follow and its mode, and returns false when there was no follow. It records the end of a follow of a host,
-// whose shows the follower's board may have just shown: see NoteUnfollow. A new follow begins in mode FollowAll again.
+// DeleteFollow ends a follow and its mode, and returns false when there was no follow. It records when the follow of a host ended,
+// because the follower's board may have just shown the host's shows. A new follow begins in mode FollowAll again.
 func DeleteFollow(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) (deleted bool, err error) {
 	changed, err := tx.Run(ctx, deleteFollow, follower, followee)
 	if err != nil || changed == 0 {
@@ -64,7 +64,8 @@ func DeleteFollow(ctx context.Context, tx *sql.Tx, follower, followee services.U
 	if _, err := tx.Run(ctx, deleteMode, follower, followee); err != nil {
 		return false, err
 	}
-	return true, NoteUnfollow(ctx, tx, follower, followee)
+	_, err = tx.Run(ctx, noteUnfollow, follower, followee, tx.Now)
+	return true, err
 }
 
 // CountFollowees counts the users that a user follows, up to limit. follows reports whether a given user is among the followees,
@@ -136,11 +137,4 @@ func Followers(ctx context.Context, s *sql.DB, followee, after services.UserID, 
 		return err
 	})
 	return edges, err
-}
-
-// NoteUnfollow records that the follow of a host ends now, since the follower's board may have just shown that host's shows. It
-// records nothing for a user who is no host.
-func NoteUnfollow(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error {
-	_, err := tx.Run(ctx, noteUnfollow, follower, followee, tx.Now)
-	return err
 }

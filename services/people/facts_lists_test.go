@@ -8,6 +8,7 @@ import (
 	"tidings/services/people"
 	"tidings/services/people/peopletest"
 	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 func idOf(user services.User) uint64 { return uint64(user.ID) }
@@ -84,7 +85,7 @@ func TestAListOfManyHiddenUsersIsWalkedInShortPages(t *testing.T) {
 		}
 		b.follow(edges...)
 		b.write(func(tx *sql.Tx) error {
-			_, err := tx.QueryLines(b.ctx, `INSERT INTO hides (author, follower, made) SELECT number, 2, number FROM users WHERE number BETWEEN 5 AND 404`)
+			_, err := sqltest.QueryLines(b.ctx, tx, `INSERT INTO hides (author, follower, made) SELECT number, 2, number FROM users WHERE number BETWEEN 5 AND 404`)
 			return err
 		})
 		walked, sizes := peopletest.WalkUserLists(b.t, 3, []services.UserID{1}, idOf, func(pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {

@@ -24,7 +24,7 @@ func runStatements(t *testing.T, db *sql.DB, texts ...string) {
 	t.Helper()
 	err := db.Write(t.Context(), func(tx *sql.Tx) error {
 		for _, text := range texts {
-			if _, err := tx.QueryLines(t.Context(), text); err != nil {
+			if _, err := sqltest.QueryLines(t.Context(), tx, text); err != nil {
 				return err
 			}
 		}

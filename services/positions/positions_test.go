@@ -26,7 +26,7 @@ func TestReadPositionNeverRegresses(t *testing.T) {
 		}
 		sqltest.Equal(b.T, sqltest.Must(positions.Of[services.SortableID](b.Ctx, b.DB, 2, positions.HomeFeedView))(b.T), services.SortableID(0))
 		sqltest.Equal(b.T, sqltest.Must(positions.Of[services.SortableID](b.Ctx, b.DB, 1, "topic"))(b.T), services.SortableID(0))
-		rows := sqltest.Must(b.QueryLines(b.Ctx, "SELECT last_access_at - $1 FROM user_access_log", b.Clock.Now()))(b.T)
+		rows := sqltest.Must(sqltest.QueryLines(b.Ctx, b, "SELECT last_access_at - $1 FROM user_access_log", b.Clock.Now()))(b.T)
 		sqltest.Equal(b.T, rows, []string{"0"}) // a late report is an access too
 	})
 }

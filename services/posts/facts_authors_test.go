@@ -2,6 +2,7 @@ package posts
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -92,7 +93,7 @@ func TestThresholds(t *testing.T) {
 		if set || err != nil {
 			b.T.Fatalf("thresholds stand before anybody set them: %v", err)
 		}
-		for _, thresholds := range []services.FollowerThresholds{{Big: 5, Huge: 10}, {Big: services.MaxFollowerThreshold, Huge: services.MaxFollowerThreshold}} {
+		for _, thresholds := range []services.FollowerThresholds{{Big: 5, Huge: 10}, {Big: math.MaxInt32, Huge: math.MaxInt32}} {
 			b.MustWrite(func(tx *sql.Tx) error { return SetThresholds(b.Ctx, tx, thresholds) })
 			got, set, err := ReadThresholds(b.Ctx, b.DB)
 			if !set || err != nil || got != thresholds {

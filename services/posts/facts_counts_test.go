@@ -262,7 +262,7 @@ func TestWrongCountsAreRepairedDuringWrites(t *testing.T) {
 			return err
 		})
 		b.MustWrite(func(tx *sql.Tx) error {
-			_, err := tx.QueryLines(b.Ctx, `UPDATE post_counts SET likes = 7, comments = -2 WHERE post = 5`)
+			_, err := sqltest.QueryLines(b.Ctx, tx, `UPDATE post_counts SET likes = 7, comments = -2 WHERE post = 5`)
 			return err
 		})
 		below := func(below services.PostID, limit int) []CountedPost {

@@ -18,7 +18,7 @@ func TestPagesSkipHiddenUsersUpToABound(t *testing.T) {
 		b.MakeUsers("viewer", "hider", "shown")
 		b.insertPosts(shown, post)
 		b.MustWrite(func(tx *sql.Tx) error {
-			_, err := tx.QueryLines(b.Ctx, `INSERT INTO hides (author, follower, made) VALUES (2, 1, 1)`)
+			_, err := sqltest.QueryLines(b.Ctx, tx, `INSERT INTO hides (author, follower, made) VALUES (2, 1, 1)`)
 			return err
 		})
 		add := func(by services.UserID, from, count int) {
@@ -40,7 +40,7 @@ func TestPagesSkipHiddenUsersUpToABound(t *testing.T) {
 						return err
 					}
 					if by == hider {
-						if _, err := tx.QueryLines(b.Ctx, fmt.Sprintf(`INSERT INTO blocks (blocker, blocked, made) VALUES (%d, 1, %d)`, liker, i)); err != nil {
+						if _, err := sqltest.QueryLines(b.Ctx, tx, fmt.Sprintf(`INSERT INTO blocks (blocker, blocked, made) VALUES (%d, 1, %d)`, liker, i)); err != nil {
 							return err
 						}
 					}
@@ -105,7 +105,7 @@ func TestLikesOfTheViewersOwnPostIncludeHidingUsers(t *testing.T) {
 				`INSERT INTO hides (author, follower, made) VALUES (2, 1, 1)`, `INSERT INTO blocks (blocker, blocked, made) VALUES (3, 1, 1)`,
 				`INSERT INTO blocks (blocker, blocked, made) VALUES (1, 4, 1)`, `INSERT INTO erasures VALUES ('e', 5, 'erased', 1, 0, 1, '', 0, 0, '')`,
 			} {
-				if _, err := tx.QueryLines(b.Ctx, text); err != nil {
+				if _, err := sqltest.QueryLines(b.Ctx, tx, text); err != nil {
 					return err
 				}
 			}

@@ -24,7 +24,7 @@ func TestPublishedPostsAreWalkedToTheirEnd(t *testing.T) {
 				`INSERT INTO hides (author, follower, made) VALUES (3, 7, 1)`, `INSERT INTO blocks (blocker, blocked, made) VALUES (4, 7, 1), (7, 5, 2)`,
 				`INSERT INTO mutes (muter, muted, made, until) VALUES (7, 6, 1, 0)`,
 			} {
-				if _, err := tx.QueryLines(b.Ctx, text); err != nil {
+				if _, err := sqltest.QueryLines(b.Ctx, tx, text); err != nil {
 					return err
 				}
 			}

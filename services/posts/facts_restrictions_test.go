@@ -43,7 +43,7 @@ func TestMutesAndHidesTakeAFollowOutOfTheFeed(t *testing.T) {
 			}
 			sqltest.Equal(b.T, b.areAuthorPostsShown(1, 2), false)
 			b.MustWrite(func(tx *sql.Tx) error {
-				edges := sqltest.Must(tx.QueryLines(b.Ctx, "SELECT follower, followee FROM follows ORDER BY follower"))(b.T)
+				edges := sqltest.Must(sqltest.QueryLines(b.Ctx, tx, "SELECT follower, followee FROM follows ORDER BY follower"))(b.T)
 				sqltest.Equal(b.T, edges, []string{"1 2"})
 				return nil
 			})

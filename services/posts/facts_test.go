@@ -103,7 +103,7 @@ func TestLockSharedDelaysADeletion(t *testing.T) {
 		deleted <- b.Write(b.Ctx, func(tx *sql.Tx) error { _, _, err := Delete(b.Ctx, tx, 5); return err })
 	}()
 	eventually.Succeeds(t, 20*time.Second, "the deletion waits for the row", func() error {
-		lines, err := b.QueryLines(b.Ctx, "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+		lines, err := sqltest.QueryLines(b.Ctx, b, "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
 		if err == nil && len(lines) != 1 {
 			err = fmt.Errorf("%d wait", len(lines))
 		}

@@ -5,3 +5,6 @@ var (
 	TakeCleanerTurn  = takeCleanerTurn
 	LeaveCleanerTurn = leaveCleanerTurn
 )
+
+// QueueInboxRefills queues a refill of the inbox for every user seen since a time.
+var QueueInboxRefills = queueInboxRefills

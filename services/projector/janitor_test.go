@@ -20,12 +20,12 @@ func TestTheJanitorDeletesOldRows(t *testing.T) {
 		user := w.MakeUsers(1)[0]
 		janitor := projector.NewJanitor(w.Projector)
 		remember := func(key string) {
-			w.Write(func(ctx context.Context, tx *sql.Tx) error {
-				if _, err := changelog.AppendLog(ctx, tx, "post", key, nil); err != nil {
-					return err
-				}
-				return jobs.RememberRequest(ctx, tx, "u1", key, jobs.RememberedRequest{InputHash: []byte(key)})
-			})
+			errs := w.Fanout.Commit(t.Context(), &jobs.Command{Name: "append", Actor: user, IdempotencyKey: key, Input: key,
+				Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+					_, err := changelog.AppendLog(ctx, tx, "post", key, nil)
+					return nil, err
+				}})
+			w.Must(errs[0])
 		}
 		remember("first")
 		remember("second")

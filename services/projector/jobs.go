@@ -42,14 +42,14 @@ func QueueRefillsAfterImport(ctx context.Context, db *sql.DB, activeFor time.Dur
 	if err != nil || !set {
 		thresholds.DormantAfter = activeFor
 	}
-	_, err = QueueInboxRefills(ctx, db, thresholds.DormantCutoff(services.SystemClock{}.Now()))
+	_, err = queueInboxRefills(ctx, db, thresholds.DormantCutoff(services.SystemClock{}.Now()))
 	return err
 }
 
-// QueueInboxRefills queues a job for every user seen since a time, to read their feed from the facts again, and returns how many.
+// queueInboxRefills queues a job for every user seen since a time, to read their feed from the facts again, and returns how many.
 // An import needs it: its follows and posts come into SQL without jobs of their own. A user who was not seen since has no feed to
 // mend. The refills are no visits: nobody becomes active by an import.
-func QueueInboxRefills(ctx context.Context, db *sql.DB, since time.Time) (queued int, err error) {
+func queueInboxRefills(ctx context.Context, db *sql.DB, since time.Time) (queued int, err error) {
 	// Each batch has a transaction of its own, so that no import holds up other writes.
 	const batch = 1000
 	for after := services.UserID(0); ; {

@@ -51,8 +51,8 @@ const (
 // no limit.
 type Limits map[Budget]int
 
-// Defaults returns the limits of a server that sets none.
-func Defaults() Limits {
+// defaults returns the limits of a server that sets none.
+func defaults() Limits {
 	return Limits{
 		Reads: 600_000, Events: 6_000_000, Writes: 600, Follows: 120, Conversations: 60, Sockets: 240,
 		HostReads: 60_000_000, HostEvents: 600_000_000, HostWrites: 3_000_000, Admin: 1_200, Address: 60_000,
@@ -68,7 +68,7 @@ const maxLimit = 1_000_000_000
 // parse reads NAME=NUMBER items over the defaults, or returns the reason why they are invalid. The single item "off"
 // removes all limits.
 func parse(items []string) (limits Limits, reason string) {
-	limits = Defaults()
+	limits = defaults()
 	if len(items) == 1 && items[0] == "off" {
 		return Limits{}, ""
 	}

@@ -21,7 +21,8 @@ func (r *RoundTrips) Count() int { return int(r.count.Load()) }
 // roundTripsKey is the context key of the innermost count of round trips.
 type roundTripsKey struct{}
 
-// WithRoundTrips makes a context whose calls are counted, also by an outer count of the same context.
+// WithRoundTrips makes a context whose calls are counted, also by an outer count of the same context. It is for the tests, which bound
+// the round trips of each operation.
 func WithRoundTrips(ctx context.Context) (context.Context, *RoundTrips) {
 	counter := &nestedRoundTrips{outer: innermostCount(ctx)}
 	return context.WithValue(ctx, roundTripsKey{}, counter), &counter.roundTrips

@@ -277,14 +277,5 @@ func (c *Client) reloadScripts() {
 	})
 }
 
-// Scripts are the registered scripts, in the order of their registration.
+// Scripts are the registered scripts, in the order of their registration: for tests, which change them by Replace, and for measurements.
 func Scripts() []*Script { return slices.Clone(registeredScripts) }
-
-// ScriptNames maps the SHA-1 of every registered script to its name: EVALSHA and Redis' slow log show only the SHA-1.
-func ScriptNames() map[string]string {
-	names := make(map[string]string, len(registeredScripts))
-	for _, s := range registeredScripts {
-		names[s.sha1] = s.Name
-	}
-	return names
-}

@@ -57,7 +57,7 @@ func (s *DB) checkWALCanGrow(ctx context.Context) error {
 		return err
 	}
 	defer s.activeWrites.Done()
-	if err = s.writer.checkWALCanGrow(ctx); err == nil || IsWriteRefusal(err) {
+	if err = s.writer.checkWALCanGrow(ctx); err == nil || isWriteRefusal(err) {
 		s.tryEmptyWAL(ctx) // a rollback leaves the log as long as it grew
 	}
 	return err

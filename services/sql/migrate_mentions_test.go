@@ -21,7 +21,7 @@ func TestOldMentionsDateFromThePublication(t *testing.T) {
 			}
 			db := sqltest.Open(t, sql.Config{URL: url})
 			if err := db.Write(t.Context(), func(tx *sql.Tx) error {
-				_, err := tx.QueryLines(t.Context(), `INSERT INTO mentions (post, mentioned, listed) VALUES (5, 4, FALSE)`)
+				_, err := sqltest.QueryLines(t.Context(), tx, `INSERT INTO mentions (post, mentioned, listed) VALUES (5, 4, FALSE)`)
 				return err
 			}); err != nil {
 				t.Fatal(err)

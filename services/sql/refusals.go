@@ -37,15 +37,15 @@ func (s *DB) RefusesWrites() bool { return s.writeRefusals.on.Load() }
 // noteWriteRefusal records from the errors of a transaction whether writes are refused.
 func (s *DB) noteWriteRefusal(errs []error) {
 	for _, err := range errs {
-		if IsWriteRefusal(err) && !s.writeRefusals.on.Swap(true) {
+		if isWriteRefusal(err) && !s.writeRefusals.on.Swap(true) {
 			s.log.Error("the database refuses writes; this node is not ready until it accepts them", "error", err)
 		}
 	}
 }
 
-// IsWriteRefusal reports whether an error means that the engine answers but cannot write: it has no room, may not write, or its
+// isWriteRefusal reports whether an error means that the engine answers but cannot write: it has no room, may not write, or its
 // disk fails. It is narrower than UNAVAILABLE: an engine that does not answer refuses nothing.
-func IsWriteRefusal(err error) bool {
+func isWriteRefusal(err error) bool {
 	// 53100 is a full disk, 25006 a database that is read only, 58030 an I/O error.
 	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return server.Code == "53100" || server.Code == "25006" || server.Code == "58030"

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // brokenFile is a file that a test damages.
@@ -32,7 +33,7 @@ func newBrokenFile(t *testing.T) brokenFile {
 		}
 		err := db.Write(t.Context(), func(tx *sql.Tx) error {
 			for _, text := range append(texts, `DELETE FROM long WHERE id > 20`) {
-				if _, err := tx.QueryLines(t.Context(), text); err != nil {
+				if _, err := sqltest.QueryLines(t.Context(), tx, text); err != nil {
 					return err
 				}
 			}
@@ -156,7 +157,7 @@ func TestADamagedFileIsNotScrubbed(t *testing.T) {
 			f := newBrokenFile(t)
 			var sound, before, after []string
 			rows := func(db *sql.DB) []string {
-				lines, err := db.QueryLines(t.Context(), `SELECT id, hex(body) FROM short ORDER BY id`)
+				lines, err := sqltest.QueryLines(t.Context(), db, `SELECT id, hex(body) FROM short ORDER BY id`)
 				if err != nil {
 					t.Fatal(err)
 				}

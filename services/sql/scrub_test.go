@@ -53,7 +53,7 @@ func (f *scrubbedDB) runStatements(texts ...string) {
 	f.Helper()
 	err := f.Write(f.Context(), func(tx *sql.Tx) error {
 		for _, text := range texts {
-			if _, err := tx.QueryLines(f.Context(), text); err != nil {
+			if _, err := sqltest.QueryLines(f.Context(), tx, text); err != nil {
 				return fmt.Errorf("%.200s: %w", text, err)
 			}
 		}
@@ -137,7 +137,7 @@ func (f *scrubbedDB) scrub(rounds int) {
 func (f *scrubbedDB) readAllRows() (all []string) {
 	f.Helper()
 	for _, text := range []string{`PRAGMA integrity_check`, `SELECT * FROM rowed ORDER BY id`, `SELECT * FROM keyed ORDER BY id`, `SELECT name FROM rowed ORDER BY name, text`} {
-		lines, err := f.QueryLines(f.Context(), text)
+		lines, err := sqltest.QueryLines(f.Context(), f, text)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -204,7 +204,7 @@ func TestScrubOverwritesALongListOfFreePages(t *testing.T) {
 	f.runRandomChanges(100)
 	f.deleteMarkedRows()
 	var free int
-	if lines, err := f.QueryLines(t.Context(), `PRAGMA freelist_count`); err != nil {
+	if lines, err := sqltest.QueryLines(t.Context(), f, `PRAGMA freelist_count`); err != nil {
 		t.Fatal(err)
 	} else if _, err := fmt.Sscan(lines[0], &free); err != nil || free < 2500 {
 		t.Fatalf("%q free pages, %v", lines, err)
@@ -234,7 +234,7 @@ func TestScrubBesideOtherWrites(t *testing.T) {
 				for range 5 {
 					written := count.Add(1)
 					text := fmt.Sprintf(`INSERT INTO rowed (id, name, text) VALUES (%d, 'new', 'n-%d')`, 1_000_000+(int(written)*7919)%100_003, written)
-					if _, err := tx.QueryLines(t.Context(), text); err != nil {
+					if _, err := sqltest.QueryLines(t.Context(), tx, text); err != nil {
 						return err
 					}
 				}
@@ -251,7 +251,7 @@ func TestScrubBesideOtherWrites(t *testing.T) {
 	}
 	end()
 	writing.Wait()
-	lines, err := f.QueryLines(t.Context(), `SELECT count(*), count(DISTINCT text) FROM rowed WHERE name = 'new'`)
+	lines, err := sqltest.QueryLines(t.Context(), f, `SELECT count(*), count(DISTINCT text) FROM rowed WHERE name = 'new'`)
 	if want := fmt.Sprintf("%d %d", count.Load(), count.Load()); err != nil || lines[0] != want {
 		t.Errorf("there are %q, written were %s: %v", lines, want, err)
 	}

@@ -171,12 +171,3 @@ func (s *DB) Now() time.Time { return s.clock.Now().UTC().Truncate(time.Microsec
 
 // DialectName is "sqlite" or "postgres".
 func (s *DB) DialectName() string { return s.Dialect.String() }
-
-// QueuedWrites is the number of writes that wait for SQLite's writer, short and long ones together. It is 0 on PostgreSQL, where
-// writes wait for no common writer.
-func (s *DB) QueuedWrites() int {
-	if s.writer == nil {
-		return 0
-	}
-	return len(s.writer.shortQueue) + len(s.writer.longQueue)
-}

@@ -153,7 +153,7 @@ func TestOnlyOperatorsExport(t *testing.T) {
 			t.Errorf("%s got %s", c.as, got.Data)
 		}
 	}
-	if count, err := n.Store.QueryLines(t.Context(), "SELECT count(*) FROM users WHERE key = 'nobody'"); err != nil || count[0] != "0" {
+	if count, err := sqltest.QueryLines(t.Context(), n.Store, "SELECT count(*) FROM users WHERE key = 'nobody'"); err != nil || count[0] != "0" {
 		t.Errorf("%v users were made, %v", count, err)
 	}
 }

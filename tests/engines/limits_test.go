@@ -72,7 +72,7 @@ func TestALimitHoldsAgainstConcurrentBatches(t *testing.T) {
 			})
 		}
 		all.Wait()
-		lines := must(b.QueryLines(b.ctx, "SELECT owner, count(*) FROM owned GROUP BY owner ORDER BY owner"))(b.t)
+		lines := must(sqltest.QueryLines(b.ctx, b, "SELECT owner, count(*) FROM owned GROUP BY owner ORDER BY owner"))(b.t)
 		equal(b.t, fmt.Sprint(lines), "[1 20 2 20 3 20]")
 	})
 }

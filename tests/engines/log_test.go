@@ -1,16 +1,13 @@
 package engines
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
-	"tidings/services"
 	"tidings/services/changelog"
-	"tidings/services/jobs"
 	"tidings/services/people"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
@@ -146,89 +143,6 @@ func TestLogIsReadWithoutGapsWhileItIsWritten(t *testing.T) {
 			return last == writers*entries
 		})
 		all.Wait()
-	})
-}
-
-// A request is remembered by its scope and key for jobs.IdempotencyRetention. Until then the key cannot be used for another request.
-func TestIdempotencyKeys(t *testing.T) {
-	eachStore(t, func(b *testStore) {
-		remember := func(scope, key string, hash []byte, ids ...string) error {
-			return b.Write(b.ctx, func(tx *sql.Tx) error {
-				return jobs.RememberRequest(b.ctx, tx, scope, key, jobs.RememberedRequest{InputHash: hash, IDs: ids})
-			})
-		}
-		recall := func(scope, key string) (hash []byte, ids []string, found bool) {
-			b.write(func(tx *sql.Tx) error {
-				had, known, err := jobs.RecallRequest(b.ctx, tx, scope, key)
-				hash, ids, found = had.InputHash, had.IDs, known
-				return err
-			})
-			return hash, ids, found
-		}
-		_, _, found := recall("alice", "k")
-		equal(b.t, found, false)
-		if err := errors.Join(remember("alice", "k", []byte{0, 1}, `post:"1"`, "post:2"), remember("bob", "k", nil)); err != nil {
-			b.t.Fatal(err)
-		}
-		hash, ids, found := recall("alice", "k")
-		equal(b.t, []any{hash, ids, found}, []any{[]byte{0, 1}, []string{`post:"1"`, "post:2"}, true})
-		hash, ids, found = recall("bob", "k")
-		equal(b.t, []any{bytes.Equal(hash, nil), len(ids), found}, []any{true, 0, true})
-
-		b.clock.advance(jobs.IdempotencyRetention - time.Microsecond)
-		err := remember("alice", "k", []byte{2}, "post:3")
-		wantCode(b.t, err, services.Unavailable)
-		if !errors.Is(err, jobs.ErrKeyExists) {
-			b.t.Errorf("the error is %v", err)
-		}
-		_, _, found = recall("alice", "k")
-		equal(b.t, found, true)
-
-		b.clock.advance(time.Microsecond)
-		_, _, found = recall("alice", "k")
-		equal(b.t, found, false)
-		if err := remember("alice", "k", []byte{2}, "post:3"); err != nil {
-			b.t.Fatal(err)
-		}
-		hash, ids, found = recall("alice", "k")
-		equal(b.t, []any{hash, ids, found}, []any{[]byte{2}, []string{"post:3"}, true})
-
-		equal(b.t, must(jobs.ForgetIdempotencyKeys(b.ctx, b.DB, b.clock.Now()))(b.t), 1) // bob's
-		equal(b.t, must(jobs.ForgetIdempotencyKeys(b.ctx, b.DB, b.clock.Now().Add(1)))(b.t), 0)
-		equal(b.t, must(jobs.ForgetIdempotencyKeys(b.ctx, b.DB, b.clock.Now().Add(time.Second)))(b.t), 1)
-	})
-}
-
-// Requests with one key arrive together. One request takes effect; the other requests wait for it and then return its answer.
-func TestIdempotencyKeysAtOnce(t *testing.T) {
-	eachStore(t, func(b *testStore) {
-		const requests = 8
-		var all sync.WaitGroup
-		answers := make([]string, requests)
-		for n := range requests {
-			all.Go(func() {
-				err := b.Write(b.ctx, func(tx *sql.Tx) error {
-					err := jobs.RememberRequest(b.ctx, tx, "alice", "k", jobs.RememberedRequest{})
-					if errors.Is(err, jobs.ErrKeyExists) {
-						had, found, err := jobs.RecallRequest(b.ctx, tx, "alice", "k")
-						answers[n] = fmt.Sprint(had.IDs, found)
-						return err
-					}
-					id := services.PostID(100 + n)
-					answers[n] = fmt.Sprint([]string{id.String()}, true)
-					return errors.Join(err, publishPost(b.ctx, id)(tx), jobs.RememberIDs(b.ctx, tx, "alice", "k", []string{id.String()}))
-				})
-				if err != nil {
-					b.t.Error(err)
-				}
-			})
-		}
-		all.Wait()
-		posts := b.publishedPosts()
-		equal(b.t, len(posts), 1)
-		for _, answer := range answers {
-			equal(b.t, answer, "["+posts[0].String()+"] true")
-		}
 	})
 }
 

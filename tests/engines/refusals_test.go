@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -25,7 +24,7 @@ func TestFullDatabaseRefusesWrites(t *testing.T) {
 	b := newTestStore(t, sqltest.SQLite(t))
 	limit := func(pages string) {
 		b.write(func(tx *sql.Tx) error {
-			_, err := tx.QueryLines(b.ctx, "PRAGMA max_page_count = "+pages)
+			_, err := sqltest.QueryLines(b.ctx, tx, "PRAGMA max_page_count = "+pages)
 			return err
 		})
 	}
@@ -46,7 +45,7 @@ func TestFullDatabaseRefusesWrites(t *testing.T) {
 	if err := b.CheckWrites(ended); err != nil {
 		t.Errorf("while all is well it is not tried at all: %v", err)
 	}
-	limit(must(b.QueryLines(b.ctx, "PRAGMA page_count"))(t)[0])
+	limit(must(sqltest.QueryLines(b.ctx, b, "PRAGMA page_count"))(t)[0])
 	wantCode(t, b.Write(b.ctx, big), services.Unavailable)
 	want(true, "without room")
 	b.write(func(*sql.Tx) error { return nil })
@@ -157,22 +156,4 @@ func freeBytes(folder string) (int64, error) {
 	var at syscall.Statfs_t
 	err := syscall.Statfs(folder, &at)
 	return int64(at.Bavail) * int64(at.Bsize), err
-}
-
-func TestErrorsThatMeanRefusedWrites(t *testing.T) {
-	for _, c := range []struct {
-		err  error
-		want bool
-	}{
-		{nil, false}, {errDeliberate, false}, {context.DeadlineExceeded, false},
-		{sqltest.PostgresError("53100", ""), true}, {sqltest.PostgresError("25006", ""), true}, {sqltest.PostgresError("58030", ""), true},
-		{sqltest.PostgresError("53300", ""), false}, {sqltest.PostgresError("40001", ""), false}, {sqltest.PostgresError("57P01", ""), false},
-		{errors.New("write tidings.db-wal: file too large"), true},
-	} {
-		for _, err := range []error{c.err, sql.MapError("test", c.err)} {
-			if got := sql.IsWriteRefusal(err); got != c.want {
-				t.Errorf("%v: %v, want %v", fmt.Sprint(err), got, c.want)
-			}
-		}
-	}
 }

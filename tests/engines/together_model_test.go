@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // cellModel is the model of the test's table "cells": the number in the row of each key.
@@ -134,7 +135,7 @@ type databaseCells struct {
 
 // queryNumber runs a statement that returns one number; -1 without a row.
 func (c databaseCells) queryNumber(text string, args ...any) (int, error) {
-	lines, err := c.tx.QueryLines(c.ctx, text, args...)
+	lines, err := sqltest.QueryLines(c.ctx, c.tx, text, args...)
 	if err != nil || len(lines) == 0 {
 		return -1, err
 	}
@@ -222,7 +223,7 @@ func TestABatchEqualsItsFunctionsOneByOne(t *testing.T) {
 			for _, key := range slices.Sorted(maps.Keys(model)) {
 				lines = append(lines, fmt.Sprint(key, " ", model[key]))
 			}
-			got := must(b.QueryLines(b.ctx, `SELECT k, v FROM cells ORDER BY k`))(b.t)
+			got := must(sqltest.QueryLines(b.ctx, b, `SELECT k, v FROM cells ORDER BY k`))(b.t)
 			if !slices.Equal(got, lines) {
 				b.t.Fatalf("batch %d,\n%v\nleaves %q, want %q", batch, programs, got, lines)
 			}

@@ -225,7 +225,7 @@ func TestIDsOfABatchRise(t *testing.T) {
 		equal(b.t, errors.Join(b.WriteAll(b.ctx, fns)...), nil)
 		posts := b.publishedPosts() // the newest first
 		equal(b.t, len(posts), len(fns))
-		for i, body := range must(b.QueryLines(b.ctx, "SELECT body FROM posts ORDER BY id DESC"))(b.t) {
+		for i, body := range must(sqltest.QueryLines(b.ctx, b, "SELECT body FROM posts ORDER BY id DESC"))(b.t) {
 			equal(b.t, body, fmt.Sprint(len(fns)-1-i))
 		}
 	})
@@ -340,7 +340,7 @@ func TestAPrefetchThatFailsIsNoFailureOfItsFunction(t *testing.T) {
 			want = append(want, fmt.Sprint(i))
 		}
 	}
-	equal(b.t, must(b.QueryLines(b.ctx, `SELECT k FROM children ORDER BY k`))(b.t), want)
+	equal(b.t, must(sqltest.QueryLines(b.ctx, b, `SELECT k FROM children ORDER BY k`))(b.t), want)
 }
 
 // The error for a statement that cannot be prepared does not name the statement in the batch. Only the statement's own function

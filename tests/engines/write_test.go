@@ -193,7 +193,7 @@ func TestATransactionThatWaitedTooLongIsTriedAgain(t *testing.T) {
 						return errors.Join(err, failed)
 					}
 					eventually.Holds(t, "the server ends the connection", func() bool {
-						alive, err := b.QueryLines(b.ctx, `SELECT pid FROM pg_stat_activity WHERE pid = `+fmt.Sprint(process))
+						alive, err := sqltest.QueryLines(b.ctx, b, `SELECT pid FROM pg_stat_activity WHERE pid = `+fmt.Sprint(process))
 						return err == nil && len(alive) == 0
 					})
 					stood = true

@@ -36,7 +36,7 @@ func (i *interruptedDB) Write(ctx context.Context, fn func(tx *sql.Tx) error) er
 		err := fn(tx)
 		if happens := i.withinWrite[i.writeCount]; happens != nil && err == nil {
 			// A busy machine may need long for it, and the server would end a transaction that is silent for too long.
-			if _, err := tx.QueryLines(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
+			if _, err := sqltest.QueryLines(ctx, tx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
 				return err
 			}
 			happens()
@@ -50,7 +50,7 @@ func (im *testImporter) runStatements(texts ...string) (lines []string) {
 	im.t.Helper()
 	err := im.db.Write(im.t.Context(), func(tx *sql.Tx) (err error) {
 		for _, text := range texts {
-			if lines, err = tx.QueryLines(im.t.Context(), text); err != nil {
+			if lines, err = sqltest.QueryLines(im.t.Context(), tx, text); err != nil {
 				return fmt.Errorf("%s: %w", text, err)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/live"
 	"tidings/services/node"
 	"tidings/services/redis/redistest"
@@ -58,7 +59,7 @@ func (b *boardsModel) pinHostMode(t *rapid.T) {
 // reloadShows makes every node reload all shows, as a starting node does.
 func (b *boardsModel) reloadShows(t *rapid.T) {
 	if err := b.nodes[0].Store.Write(t.Context(), func(tx *sql.Tx) error {
-		_, err := live.AppendReload(t.Context(), tx)
+		_, err := changelog.AppendLog(t.Context(), tx, live.ChangelogKind, "", nil)
 		return err
 	}); err != nil {
 		t.Fatal(err)

@@ -163,7 +163,7 @@ func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 		n, _, top, last := moved(t, on(5*time.Minute))
 		n.Clock.Advance(2*time.Hour + 2*time.Hour)
 		clean(t, n)
-		if kept, err := n.Store.QueryLines(t.Context(), "SELECT show FROM show_history"); err != nil || len(kept) > 0 {
+		if kept, err := sqltest.QueryLines(t.Context(), n.Store, "SELECT show FROM show_history"); err != nil || len(kept) > 0 {
 			t.Errorf("the database has %+v, %v", kept, err)
 		}
 		if show, _, there := n.Live.Memory.ShowAt(last, top.Session.Version); there {

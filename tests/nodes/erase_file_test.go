@@ -72,7 +72,7 @@ func addAndChangeLongTexts(l *randomActors) {
 		}
 	}
 	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
-		_, err := tx.QueryLines(n.TB.Context(), fmt.Sprintf(`INSERT INTO devices (hash, user_number, endpoint, service, p256dh, auth, vapid, name, silent, registered_at, seen_at, has, heard, want,
+		_, err := sqltest.QueryLines(n.TB.Context(), tx, fmt.Sprintf(`INSERT INTO devices (hash, user_number, endpoint, service, p256dh, auth, vapid, name, silent, registered_at, seen_at, has, heard, want,
 			due_at, attempts, first_at, dead_at, delivered_at, error) VALUES ('%[1]s', %[2]d, 'https://push.example/%[1]s', 'push.example', 'p', 'a', 'v', '%[1]s', TRUE, 1, 1, 1, 1, 1, 1, 3, 1, 1, 1, 'no')`, leaverTextMarker, leaverID))
 		return err
 	})
@@ -114,7 +114,7 @@ func TestErasureLeavesNothingInTheFiles(t *testing.T) {
 // queryRows runs a statement and returns its rows as texts.
 func queryRows(n *world.Node, text string) []string {
 	n.TB.Helper()
-	rows, err := n.Store.QueryLines(n.TB.Context(), text)
+	rows, err := sqltest.QueryLines(n.TB.Context(), n.Store, text)
 	if err != nil {
 		n.TB.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func TestErasureBesideAnImportLeavesNothing(t *testing.T) {
 				// findLeaverData looks only for the ID of the first user, so these tables have to be empty. A deleted post keeps its row,
 				// without an author.
 				for _, table := range []string{"follows", "posts WHERE author > 0", "shows", "hosts", "refs"} {
-					rows, err := n.Store.QueryLines(t.Context(), "SELECT * FROM "+table)
+					rows, err := sqltest.QueryLines(t.Context(), n.Store, "SELECT * FROM "+table)
 					if err != nil || len(rows) > 0 {
 						found = append(found, fmt.Sprintf("%s: %q, %v", table, rows, err))
 					}

@@ -44,7 +44,7 @@ func insertExtraLeaverRows(n *world.Node) {
 	n.TB.Helper()
 	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
 		for _, text := range extraLeaverInserts {
-			if _, err := tx.QueryLines(n.TB.Context(), text); err != nil {
+			if _, err := sqltest.QueryLines(n.TB.Context(), tx, text); err != nil {
 				return fmt.Errorf("%s: %w", text, err)
 			}
 		}
@@ -76,7 +76,7 @@ func insertLeaverRow(n *world.Node, table string) {
 	if n.Store.Dialect == sql.Postgres {
 		listed = fmt.Sprintf(`SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = '%s'`, table)
 	}
-	columns, err := n.Store.QueryLines(n.TB.Context(), listed)
+	columns, err := sqltest.QueryLines(n.TB.Context(), n.Store, listed)
 	if err != nil {
 		n.TB.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func insertLeaverRow(n *world.Node, table string) {
 		return
 	}
 	err = n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
-		_, err := tx.QueryLines(n.TB.Context(), fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", table, strings.Join(names, ", "), strings.Join(values, ", ")))
+		_, err := sqltest.QueryLines(n.TB.Context(), tx, fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", table, strings.Join(names, ", "), strings.Join(values, ", ")))
 		return err
 	})
 	if err != nil {
@@ -184,7 +184,7 @@ func listTables(n *world.Node) []string {
 	if n.Store.Dialect == sql.Postgres {
 		listed = `SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()`
 	}
-	tables, err := n.Store.QueryLines(n.TB.Context(), listed)
+	tables, err := sqltest.QueryLines(n.TB.Context(), n.Store, listed)
 	if err != nil || len(tables) < 30 {
 		n.TB.Fatalf("%d tables: %v", len(tables), err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"tidings/services/redis/redistest"
 	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
@@ -35,7 +36,7 @@ func newRandomActors(n *world.Node, seed uint64, count int) *randomActors {
 	l := &randomActors{node: n, rng: rand.New(rand.NewPCG(seed, 7)), userKeys: []string{"ann", "bob", "cyd", "dan", "eve"}[:count]}
 	n.CreateUsers(l.userKeys...)
 	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
-		_, err := tx.QueryLines(n.TB.Context(), fmt.Sprintf(`UPDATE counters SET value = %d WHERE name = 'users'`, leaverID-1))
+		_, err := sqltest.QueryLines(n.TB.Context(), tx, fmt.Sprintf(`UPDATE counters SET value = %d WHERE name = 'users'`, leaverID-1))
 		return err
 	})
 	if err != nil {
@@ -274,7 +275,7 @@ func findLeaverData(n *world.Node, server *redistest.Server) (found []string) {
 		}
 	}
 	for _, table := range listTables(n) {
-		rows, err := n.Store.QueryLines(n.TB.Context(), "SELECT * FROM "+table)
+		rows, err := sqltest.QueryLines(n.TB.Context(), n.Store, "SELECT * FROM "+table)
 		if err != nil {
 			n.TB.Fatal(err)
 		}
@@ -344,7 +345,7 @@ func (l *randomActors) waitFreshTotal(person string) (total world.Count) {
 // posts equal the likes, and no feed lists a post without an ID.
 func (l *randomActors) wantCorrectCounts() {
 	l.node.TB.Helper()
-	wrong, err := l.node.Store.QueryLines(l.node.TB.Context(), `SELECT c.post, sum(c.likes) FROM post_counts c GROUP BY c.post HAVING sum(c.likes) <> (SELECT count(*) FROM likes k WHERE k.post = c.post)`)
+	wrong, err := sqltest.QueryLines(l.node.TB.Context(), l.node.Store, `SELECT c.post, sum(c.likes) FROM post_counts c GROUP BY c.post HAVING sum(c.likes) <> (SELECT count(*) FROM likes k WHERE k.post = c.post)`)
 	if err != nil || len(wrong) > 0 {
 		l.node.TB.Errorf("likes of posts: %q, %v", wrong, err)
 	}

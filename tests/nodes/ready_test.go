@@ -1,15 +1,15 @@
 package nodes
 
 import (
+	"context"
 	"io"
-	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"tidings/services"
-	"tidings/services/node"
 	"tidings/services/redis/redistest"
 	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
@@ -88,8 +88,11 @@ func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 	// ends of the shows. The counts that were unknown at first must raise the version nevertheless.
 	n := world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, ManualStepping: true})
 	n.Clock.Advance(24 * time.Hour)
-	running := node.StartLoops(t.Context(), slog.New(slog.DiscardHandler), n.Hub.Run, n.Badge.Run)
-	t.Cleanup(func() { <-running })
+	var running sync.WaitGroup
+	for _, run := range []func(context.Context) error{n.Hub.Run, n.Badge.Run} {
+		running.Go(func() { _ = run(t.Context()) })
+	}
+	t.Cleanup(running.Wait)
 	ids, wants := n.EnsureUserIDs("fan", "waiting"), []int{1, 0}
 	states := make([]<-chan *services.Badges, len(ids))
 	next := func(i int) (state *services.Badges) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // fullUserInsertStatements write a row of everything that a user can have. Times are microseconds. For most rows that name two users
@@ -66,10 +67,10 @@ var fullUserInsertStatements = []string{
 // give bob, the user of ID 2, rows that the export of ann must not contain. Both users must exist.
 func InsertFullUser(ctx context.Context, tx *sql.Tx) error {
 	for _, statement := range fullUserInsertStatements {
-		if _, err := tx.QueryLines(ctx, statement); err != nil {
+		if _, err := sqltest.QueryLines(ctx, tx, statement); err != nil {
 			return fmt.Errorf("%.60s: %w", statement, err)
 		}
 	}
-	_, err := tx.QueryLines(ctx, `INSERT INTO category_preferences (user_number, ver, preferences) VALUES (1, 1, $1)`, `{"LIKE":{"mode":"DOT","push":false}}`)
+	_, err := sqltest.QueryLines(ctx, tx, `INSERT INTO category_preferences (user_number, ver, preferences) VALUES (1, 1, $1)`, `{"LIKE":{"mode":"DOT","push":false}}`)
 	return err
 }

@@ -10,8 +10,10 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/notifications"
 	"tidings/services/posts"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // New makes the notifications of a world's node, and lets CheckAgainstFacts compare their counts with the facts.
@@ -42,15 +44,19 @@ func registerCountsComparison(w *fanouttest.World) {
 // CountsFromFacts are a user's counts according to the facts. A category that never had a notification or a mark is absent.
 func CountsFromFacts(w *fanouttest.World, user services.UserID) []services.CategoryCounts {
 	w.TB.Helper()
+	// The service has jobs of its own, because the world's jobs can have one service of notifications, and may have one already.
+	engine := jobs.New(jobs.Config{DB: w.Store, Clock: w.Clock, Log: w.Log})
+	projections := projector.New(projector.Config{Jobs: engine, Store: w.Store, Clock: w.Clock, IDs: w.IDs})
+	service := notifications.New(notifications.Config{DB: w.Store, Jobs: engine, Projector: projections, IDs: w.IDs, Log: w.Log})
 	var documents [1]rdb.Document
-	w.Must(notifications.NewSource(w.Store, nil).Facts(w.TB.Context(), []services.UserID{user}, 0, documents[:]))
+	w.Must(service.Source().Facts(w.TB.Context(), []services.UserID{user}, 0, documents[:]))
 	return documents[0].Notifications
 }
 
 // Subjects are the subjects of the notifications in one category of a user's list, the newest first.
 func Subjects(w *fanouttest.World, user services.UserID, category services.Category) (subjects []services.SortableID) {
 	w.TB.Helper()
-	lines, err := w.Store.QueryLines(w.TB.Context(),
+	lines, err := sqltest.QueryLines(w.TB.Context(), w.Store,
 		"SELECT subject FROM notification_groups WHERE recipient = $1 AND category = $2 AND newest > 0 ORDER BY at DESC, subject DESC", user, string(category))
 	w.Must(err)
 	for _, line := range lines {

@@ -100,7 +100,7 @@ var planStepNumbers = regexp.MustCompile(`^\d+ \d+ \d+ `)
 // statement is written for. The parameters are NULL: a plan does not depend on them.
 func (b *TestStore) QueryPlan(name string) (steps []string) {
 	b.T.Helper()
-	lines, err := b.QueryLines(b.Ctx, "EXPLAIN QUERY PLAN "+sql.Statements()[name].Text(sql.SQLite), make([]any, 20)...)
+	lines, err := sqltest.QueryLines(b.Ctx, b, "EXPLAIN QUERY PLAN "+sql.Statements()[name].Text(sql.SQLite), make([]any, 20)...)
 	if err != nil {
 		b.T.Fatal(err)
 	}

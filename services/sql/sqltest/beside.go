@@ -29,7 +29,7 @@ func RunDuringTransaction(t testing.TB, db *sql.DB, first func(tx *sql.Tx) error
 			default:
 			}
 			// The transaction itself looks: PostgreSQL ends transactions that are idle for long.
-			waits, err := tx.QueryLines(t.Context(), "SELECT pid FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))")
+			waits, err := QueryLines(t.Context(), tx, "SELECT pid FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))")
 			if err != nil || len(waits) > 0 {
 				return err
 			}

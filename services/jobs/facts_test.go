@@ -1,4 +1,4 @@
-package engines
+package jobs_test
 
 import (
 	"errors"
@@ -12,40 +12,6 @@ import (
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
 )
-
-const jobLease = 30 * time.Second // how long a claimed job is leased
-
-func (b *testStore) enqueue(queued ...jobs.NewJob) {
-	b.t.Helper()
-	b.write(func(tx *sql.Tx) error { return jobs.Enqueue(b.ctx, tx, queued...) })
-}
-
-func (b *testStore) claim(limit int, kinds ...string) []jobs.Job {
-	b.t.Helper()
-	return must(jobs.Claim(b.ctx, b.DB, kinds, limit, jobLease, 0))(b.t)
-}
-
-// payloadsOf returns the payloads of jobs.
-func payloadsOf(queued []jobs.Job) (list []string) {
-	for _, job := range queued {
-		list = append(list, string(job.Payload))
-	}
-	return list
-}
-
-// newJobOfKindA makes a job of kind "a" whose payload is its name.
-func newJobOfKindA(name, key string) jobs.NewJob {
-	return jobs.NewJob{Kind: "a", Key: key, Payload: []byte(name)}
-}
-
-// wantJobCounts checks the numbers of waiting and dead jobs.
-func (b *testStore) wantJobCounts(waiting, dead int) {
-	b.t.Helper()
-	w, d, _, err := jobs.JobCounts(b.ctx, b.DB)
-	if err != nil || w != waiting || d != dead {
-		b.t.Fatalf("%d jobs wait and %d are dead (%v), want %d and %d", w, d, err, waiting, dead)
-	}
-}
 
 // A job is claimed once, as it was queued. It is counted as waiting until it is finished.
 func TestJobs(t *testing.T) {
@@ -210,7 +176,7 @@ func TestFailTriesAgainAndGivesUp(t *testing.T) {
 		}
 		b.wantJobCounts(0, 1)
 		equal(b.t, len(b.claim(1, "a")), 0)
-		buried := must(b.QueryLines(b.ctx, "SELECT kind, key, tries, error FROM dead_jobs"))(b.t)
+		buried := must(sqltest.QueryLines(b.ctx, b, "SELECT kind, key, tries, error FROM dead_jobs"))(b.t)
 		equal(b.t, buried, []string{"a k 3 try 2: mine"})
 	})
 }
@@ -314,7 +280,7 @@ func TestConcurrentJobsOfOneKeyCollapse(t *testing.T) {
 			})
 		}
 		all.Wait()
-		last := must(b.QueryLines(b.ctx, "SELECT max(id) FROM jobs"))(b.t)
+		last := must(sqltest.QueryLines(b.ctx, b, "SELECT max(id) FROM jobs"))(b.t)
 		queued := b.claim(100, "a")
 		equal(b.t, len(queued), 1)
 		equal(b.t, fmt.Sprint(queued[0].ID), last[0])

@@ -1,4 +1,4 @@
-package engines
+package sql_test
 
 import (
 	"context"
@@ -70,8 +70,8 @@ func TestGroupIsOneTransaction(t *testing.T) {
 	var fns []func(*sql.Tx) error
 	for id := range services.PostID(writes) {
 		fns = append(fns, func(tx *sql.Tx) error {
-			mine, err := tx.QueryLines(b.ctx, "SELECT id FROM posts")
-			others, err2 := b.QueryLines(b.ctx, "SELECT id FROM posts")
+			mine, err := sqltest.QueryLines(b.ctx, tx, "SELECT id FROM posts")
+			others, err2 := sqltest.QueryLines(b.ctx, b, "SELECT id FROM posts")
 			inside, outside = append(inside, len(mine)), append(outside, len(others))
 			return errors.Join(err, err2, publishPost(b.ctx, id+1)(tx))
 		})
@@ -102,7 +102,10 @@ func TestGroupFailsOneByOne(t *testing.T) {
 		publishPost(b.ctx, 1),
 		then(2, func() error { return errDeliberate }),
 		then(3, func() error { panic("three") }),
-		func(tx *sql.Tx) error { return execute(b.ctx, tx, "SELECT no_such_column") },
+		func(tx *sql.Tx) error {
+			_, err := tx.Run(b.ctx, sql.AdHoc("test", "SELECT no_such_column"))
+			return err
+		},
 		publishPost(b.ctx, 1),
 		publishPost(b.ctx, 6),
 	)
@@ -272,17 +275,15 @@ func TestCloseWaitsForQueuedWrites(t *testing.T) {
 // success for a write that was rolled back, and the writer continues when there is space again.
 func TestFullDisk(t *testing.T) {
 	b := newTestStore(t, sqltest.SQLite(t))
-	pages := must(b.QueryLines(b.ctx, "PRAGMA page_count"))(t)[0]
+	pages := must(sqltest.QueryLines(b.ctx, b, "PRAGMA page_count"))(t)[0]
 	limit := func(pages string) {
 		b.write(func(tx *sql.Tx) error {
-			_, err := tx.QueryLines(b.ctx, "PRAGMA max_page_count = "+pages)
+			_, err := sqltest.QueryLines(b.ctx, tx, "PRAGMA max_page_count = "+pages)
 			return err
 		})
 	}
 	big := func(id services.PostID) func(*sql.Tx) error {
-		return func(tx *sql.Tx) error {
-			return putPost(b.ctx, tx, 1, id, strings.Repeat("x", 1<<20))
-		}
+		return putPost(b.ctx, id, strings.Repeat("x", 1<<20))
 	}
 	limit(pages)
 	letGo := b.startBlockedWrite()
@@ -334,11 +335,10 @@ func TestReaderSeesNothingOfAnInFlightWrite(t *testing.T) {
 			if err := publishPost(b.ctx, 1)(tx); err != nil {
 				return err
 			}
-			seen, err := postsOfFirstAuthor(b.ctx, b.DB)
-			if len(seen) > 0 {
+			if seen := b.publishedPosts(); len(seen) > 0 {
 				b.t.Errorf("a reader sees %v", seen)
 			}
-			return err
+			return nil
 		})
 		equal(b.t, b.publishedPosts(), []services.PostID{1})
 	})

@@ -1,4 +1,4 @@
-package engines
+package jobs_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ func openAsTwoNodes(t *testing.T) (a, b *sql.DB, storeOfA *testStore) {
 		return sqltest.Open(t, sql.Config{URL: url, Node: name, Clock: clock})
 	}
 	a, b = open("a"), open("b")
-	return a, b, newTestStoreOf(t, a, clock, url)
+	return a, b, &testStore{a, t, t.Context(), clock, url}
 }
 
 // backdateHeartbeat sets the last heartbeat of a node to the time silent ago, by the database's clock.

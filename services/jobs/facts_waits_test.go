@@ -1,4 +1,4 @@
-package engines
+package jobs_test
 
 import (
 	"testing"
@@ -14,9 +14,9 @@ func TestJobWaitsCountsOnlyEarlierJobs(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		waits := func(upTo int64) bool {
 			b.t.Helper()
-			return must(jobs.AnyJobWaits(b.ctx, b.TestStore.DB, upTo, b.clock.Now(), b.clock.Now().Add(time.Minute)))(b.t)
+			return must(jobs.AnyJobWaits(b.ctx, b.DB, upTo, b.clock.Now(), b.clock.Now().Add(time.Minute)))(b.t)
 		}
-		last := func() int64 { return must(jobs.LastID(b.ctx, b.TestStore.DB))(b.t) }
+		last := func() int64 { return must(jobs.LastID(b.ctx, b.DB))(b.t) }
 		if waits(last()) {
 			b.t.Error("of nothing something waits")
 		}
