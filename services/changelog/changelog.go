@@ -112,9 +112,7 @@ type Follower struct {
 
 // New makes a follower without kinds.
 func New(cfg Config) *Follower {
-	if cfg.PollInterval == 0 {
-		cfg.PollInterval = 500 * time.Millisecond
-	}
+	cfg.Settings = services.WithDefaults(cfg.Settings)
 	if cfg.Clock == nil {
 		cfg.Clock = services.SystemClock{}
 	}

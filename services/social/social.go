@@ -60,7 +60,7 @@ type Service struct {
 // New makes the service. It registers nothing, because fan-out registers the jobs of follows.
 func New(cfg Config) *Service {
 	return &Service{
-		store: cfg.Store, people: cfg.People, fanout: cfg.Fanout, notifications: cfg.Notifications, ids: cfg.IDs, limits: cfg.Settings.withDefaults(), onBlock: cfg.OnBlock,
+		store: cfg.Store, people: cfg.People, fanout: cfg.Fanout, notifications: cfg.Notifications, ids: cfg.IDs, limits: services.WithDefaults(cfg.Settings), onBlock: cfg.OnBlock,
 	}
 }
 

@@ -3,6 +3,7 @@ package house
 import (
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -33,5 +34,35 @@ func TestTheSettingsOfEachPackageAreInTheConfig(t *testing.T) {
 	}
 	if fields := strings.Count(config, "`embed:"); listed < 20 || listed != fields {
 		t.Errorf("%d types of settings are there, and node.Config embeds %d", listed, fields)
+	}
+}
+
+// A default of a setting is in its tag alone. A package with defaults takes them from there by services.WithDefaults, and does not
+// write them again.
+func TestEachPackageTakesItsDefaultsFromTheTags(t *testing.T) {
+	checked := 0
+	for pkg := range packageRanks {
+		files, err := filepath.Glob("../../" + pkg + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var hasDefaults, takesDefaults bool
+		for _, file := range files {
+			text := readRepositoryFile(t, strings.TrimPrefix(file, "../../"))
+			hasDefaults = hasDefaults || path.Base(file) == "settings.go" && strings.Contains(text, ` default:"`)
+			takesDefaults = takesDefaults || !strings.HasSuffix(file, "_test.go") && strings.Contains(text, "services.WithDefaults(")
+		}
+		if pkg == "services/jobs" { // its setting is an argument: see Engine.Workers
+			hasDefaults = false
+		}
+		if hasDefaults && !takesDefaults {
+			t.Errorf("%s does not call services.WithDefaults", pkg)
+		}
+		if hasDefaults {
+			checked++
+		}
+	}
+	if checked < 10 {
+		t.Errorf("only %d packages have defaults", checked)
 	}
 }
