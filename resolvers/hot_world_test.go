@@ -59,7 +59,7 @@ func newPairOf(a *testAPI, schema graphql.ExecutableSchema) *executorPair {
 		exec.SetErrorPresenter(ErrorPresenter(slog.New(slog.DiscardHandler)))
 		exec.SetRecoverFunc(Recover)
 		exec.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
-			return next(dataloader.With(ctx, a.resolver.Sources))
+			return next(dataloader.With(ctx, a.resolver.Readers))
 		})
 	}
 	return s

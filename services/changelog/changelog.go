@@ -105,7 +105,7 @@ type Follower struct {
 	kinds             []*KindFollower           // of Register
 	pollTasks         []PollTask                // of RegisterPollTask
 	loops             []func(context.Context)   // of RegisterLoop
-	versionSources    []VersionSource           // of RegisterVersionSource
+	versionParts      []VersionPart             // of RegisterVersionPart
 	onSharedChange    []func()                  // of OnSharedChange
 	onReadersNotified []func([]services.UserID) // of OnReadersNotified
 }

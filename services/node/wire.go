@@ -99,7 +99,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		Acts:     acts.New(acts.Config{DB: s.Store, IDs: ids, Projector: s.Projector, Log: s.Log}),
 		Erasures: s.wireErasures(posted, conversations), Feed: posted,
 		Exports: export.Reader{DB: s.Store, Kinds: AllExportKinds},
-		Refs:    refs.New(s.Store), Stream: s.stream, Webhooks: s.webhooks, Devices: s.devices, Live: s.Live, Sources: dataloader.Sources{Posts: s.Caches.Reader, Shows: s.Live.Memory},
+		Refs:    refs.New(s.Store), Stream: s.stream, Webhooks: s.webhooks, Devices: s.devices, Live: s.Live, Readers: dataloader.Readers{Posts: s.Caches.Reader, Shows: s.Live.Memory},
 		Social: social.New(social.Config{
 			Store: s.Store, People: s.Caches.People, Fanout: s.Fanout, IDs: ids, Notifications: notified, OnBlock: conversations.CloseDirect,
 			Settings: s.Config.Social,
