@@ -7,7 +7,7 @@ SHELL := /bin/bash
 .PHONY: help run test check nightly lint generate verify schema web clients release bench install
 
 # What generating writes.
-GENERATED = docs/schema.md graph/*.generated.go graph/models_gen.go resolvers/*.resolvers.go bench/peers/gqlgen/{generated,models_gen}.go
+GENERATED = docs/schema.md graph/*.generated.go graph/models_gen.go resolvers/*.resolvers.go bench/baselines/gqlgen/{generated,models_gen}.go
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-10s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,7 +52,7 @@ lint: ## gofmt, go vet, staticcheck (the version that go.mod pins), a build for 
 generate: ## make Go and docs/schema.md of graph/*.graphqls, and Go of the schema of the bench's baseline
 	go run ./graph/generate
 	page=$$(mktemp); trap 'rm -f "$$page"' EXIT; go run . schema --markdown > "$$page" && cat "$$page" > docs/schema.md
-	cd bench/peers/gqlgen && go tool gqlgen generate
+	cd bench/baselines/gqlgen && go tool gqlgen generate
 
 verify: ## prove that generating again changes nothing, neither Go nor the pages' assets, and that official clients work
 	@before=$$(cksum $(GENERATED)); \

@@ -68,9 +68,9 @@ func hostEvent(mutation string, input map[string]any) ingestEvent {
 	return ingestEvent{"do": map[string]any{mutation: input}}
 }
 
-// followEvent returns the event in which who follows whom.
-func followEvent(who, whom string) ingestEvent {
-	return userEvent(who, "follow", map[string]any{"userId": "user:" + whom})
+// followEvent returns the event in which a user follows another.
+func followEvent(follower, followee string) ingestEvent {
+	return userEvent(follower, "follow", map[string]any{"userId": "user:" + followee})
 }
 
 // publishEvent returns the event in which who publishes a post.
@@ -83,9 +83,9 @@ func likeEvent(who, post string) ingestEvent {
 	return userEvent(who, "likePost", map[string]any{"postId": post})
 }
 
-// mentionEvent returns the event in which who publishes a post that mentions whom.
-func mentionEvent(who, whom string) ingestEvent {
-	return userEvent(who, "publishPost", map[string]any{"body": "Have you seen this?", "mentions": []string{"user:" + whom}})
+// mentionEvent returns the event in which a user publishes a post that mentions another.
+func mentionEvent(author, mentioned string) ingestEvent {
+	return userEvent(author, "publishPost", map[string]any{"body": "Have you seen this?", "mentions": []string{"user:" + mentioned}})
 }
 
 // commentEvent returns the event in which who comments on a post, given by its ID.

@@ -85,7 +85,7 @@ func (c *fakeGroupServer) answer(q receivedRequest) string {
 	return fmt.Sprintf(`{"data":{"viewer":{"badges":{"conversations":{"total":{"value":%d}}}}}}`, c.lastMessageNumber-c.lastMessageNumberByToken[q.token]+c.badgeExcess)
 }
 
-// newGroupServer starts a fakeGroupServer, and creates its group of five members, two of whom are talkers.
+// newGroupServer starts a fakeGroupServer, and creates its group of five members; two of them are talkers.
 func newGroupServer(t *testing.T) *fakeGroupServer {
 	t.Helper()
 	c := &fakeGroupServer{lastMessageNumberByToken: map[string]int64{}}

@@ -191,7 +191,7 @@ func (b *bench) isRowSelected(row string) bool { return slices.Contains(b.select
 
 // run measures everything and writes the report. An error discards all measurements: half a table would mislead.
 func run(ctx context.Context, opts options, out, progress io.Writer) (err error) {
-	if _, err := os.Stat("bench/peers"); err != nil {
+	if _, err := os.Stat("bench/baselines"); err != nil {
 		return fmt.Errorf("run it from the project's root: %w", err)
 	}
 	say := func(format string, args ...any) { fmt.Fprintf(progress, "bench: "+format+"\n", args...) }

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	bunFolder          = "bench/peers/bun"
-	mercuriusFolder    = "bench/peers/mercurius"
+	bunFolder          = "bench/baselines/bun"
+	mercuriusFolder    = "bench/baselines/mercurius"
 	binFolder          = "bench/bin" // the programs that buildPrograms has compiled
 	nodeName           = "bench"     // the name of the node in the shared installation
 	maxListpackEntries = "512"       // the longest sorted set that Redis keeps in compact form: the limit that Tidings sets, for every program
@@ -30,7 +30,7 @@ type program struct {
 
 // buildPrograms compiles the server and the Go baseline from the project's root.
 func buildPrograms(ctx context.Context) error {
-	for _, target := range [][2]string{{"tidings", "."}, {"gqlgen-baseline", "./bench/peers/gqlgen"}} {
+	for _, target := range [][2]string{{"tidings", "."}, {"gqlgen-baseline", "./bench/baselines/gqlgen"}} {
 		if _, err := runForOutput(ctx, ".", "go", "build", "-o", filepath.Join(binFolder, target[0]), target[1]); err != nil {
 			return err
 		}

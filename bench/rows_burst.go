@@ -32,16 +32,16 @@ func burstPersonKey(i int) string { return fmt.Sprint("burst-person-", i) } // t
 func burstEvents(count, people int, posts []string, round int) []ingestEvent {
 	events := make([]ingestEvent, count)
 	for i := range events {
-		who, whom := burstPersonKey((i+round)%people), burstPersonKey((i*7+round*13+1)%people)
+		who, other := burstPersonKey((i+round)%people), burstPersonKey((i*7+round*13+1)%people)
 		post := posts[(i*3+round)%len(posts)]
 		switch i % 10 {
 		case 0, 2, 4, 6, 8:
 			events[i] = likeEvent(who, post)
 		case 1, 5:
-			if who == whom {
-				whom = burstPersonKey((i + round + 1) % people)
+			if who == other {
+				other = burstPersonKey((i + round + 1) % people)
 			}
-			events[i] = followEvent(who, whom)
+			events[i] = followEvent(who, other)
 		case 3, 7:
 			events[i] = commentEvent(who, post)
 		default:

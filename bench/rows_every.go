@@ -124,7 +124,7 @@ func fillEverySource(ctx context.Context, a *apiClient, readers []string) error 
 	return a.waitForJobsDownTo(ctx, 2*itemsPerSource) // two jobs of each show wait, for its planned time and for its end
 }
 
-// startShows starts a show of each of the authors whom all readers follow.
+// startShows starts a show of each of the authors that all readers follow.
 func startShows(ctx context.Context, a *apiClient) error {
 	var planned, started []ingestEvent
 	for i := range itemsPerSource {

@@ -30,7 +30,7 @@ func readerKey(follows, i int) string { // the key of the i-th of the readers wh
 }
 func watcherKey(i int) string { return "watcher-" + strconv.Itoa(i) } // the key of the i-th user who follows the star and has a socket
 
-// starKey is the key of the user whom all watchers follow.
+// starKey is the key of the user that all watchers follow.
 const starKey = "star"
 
 // seedServer makes authors, readers and watchers on a fresh server through its public API, with follows, posts and likes. readers is the

@@ -168,7 +168,7 @@ func TestReadSharedReadsOncePerResponse(t *testing.T) {
 		}
 		return value
 	}
-	ctx := With(t.Context(), newCountingSource().sources())
+	ctx := With(t.Context(), newCountingReader().readers())
 	for _, key := range []testKey{"one", "one", "three"} {
 		if got := ask(ctx, key); got != len(key) {
 			t.Errorf("%s is read as %d", key, got)

@@ -17,26 +17,26 @@ import (
 	"tidings/services/live"
 )
 
-// PostSource reads posts with their authors, and other users, in as few round trips as possible.
-type PostSource interface {
+// PostReader reads posts with their authors, and other users, in as few round trips as possible.
+type PostReader interface {
 	ReadWithAuthors(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error)
 }
 
-// ShowSource reads shows as they are now.
-type ShowSource interface {
+// ShowReader reads shows as they are now.
+type ShowReader interface {
 	Shows(ctx context.Context, ids []services.ShowID) (map[services.ShowID]live.Show, error)
 }
 
-// Sources has the interfaces that a loader reads posts, users and shows from.
-type Sources struct {
+// Readers has the interfaces that a loader reads posts, users and shows by.
+type Readers struct {
 	// Posts and Shows read through the node cache, so a loader itself knows no engine.
-	Posts PostSource
-	Shows ShowSource
+	Posts PostReader
+	Shows ShowReader
 }
 
 // Loader remembers what was read for one response. It is safe for concurrent use.
 type Loader struct {
-	sources Sources
+	readers Readers
 
 	mu sync.Mutex // guards the fields below
 	// ForgetAll sets current to nil. A caller that began before keeps the memory that it began with, so its data is of one state.
@@ -73,12 +73,12 @@ type responseMemory struct {
 type loaderKey struct{}
 
 // With puts a fresh loader into the context of a response.
-func With(ctx context.Context, sources Sources) context.Context {
-	return context.WithValue(ctx, loaderKey{}, New(sources))
+func With(ctx context.Context, readers Readers) context.Context {
+	return context.WithValue(ctx, loaderKey{}, New(readers))
 }
 
 // New makes an empty loader.
-func New(sources Sources) *Loader { return &Loader{sources: sources} }
+func New(readers Readers) *Loader { return &Loader{readers: readers} }
 
 // From returns the loader in the context of a response. It panics without one: that is an error of the program.
 func From(ctx context.Context) *Loader { return ctx.Value(loaderKey{}).(*Loader) }
@@ -171,7 +171,7 @@ func (l *Loader) readPostsAndUsers(ctx context.Context, ids []services.PostID, u
 				m.users.settle(users, foundUsers, err)
 				m.posts.settle(posts, foundPosts, err)
 			}()
-			foundPosts, foundUsers, err = l.sources.Posts.ReadWithAuthors(ctx, posts.keys, users.keys)
+			foundPosts, foundUsers, err = l.readers.Posts.ReadWithAuthors(ctx, posts.keys, users.keys)
 		}()
 	}
 	// The caller's own read is settled. Now it may wait for the reads of other callers.
@@ -186,7 +186,7 @@ func (l *Loader) readPostsAndUsers(ctx context.Context, ids []services.PostID, u
 // Shows reads shows; unknown ones are omitted. When a field of one of them is read later, the field is read for all of them at once.
 func (l *Loader) Shows(ctx context.Context, ids []services.ShowID) (map[services.ShowID]live.Show, error) {
 	m := l.currentMemory()
-	shows, err := m.shows.loadMany(ctx, ids, l.sources.Shows.Shows)
+	shows, err := m.shows.loadMany(ctx, ids, l.readers.Shows.Shows)
 	m.addResponseShows(slices.Collect(maps.Keys(shows)))
 	return shows, err
 }

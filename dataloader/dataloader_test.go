@@ -10,8 +10,8 @@ import (
 	"tidings/services/live"
 )
 
-// countingSource is a source of posts, users and shows. It counts how often each post and each user is read.
-type countingSource struct {
+// countingReader has posts, users and shows. It counts how often each post and each user is read.
+type countingReader struct {
 	mu        sync.Mutex              // guards the counts
 	postReads map[services.PostID]int // post -> how often it was read
 	userReads map[services.UserID]int // user -> how often the user was read
@@ -19,14 +19,14 @@ type countingSource struct {
 	err       error                   // what each read returns
 }
 
-func newCountingSource() *countingSource {
-	return &countingSource{postReads: map[services.PostID]int{}, userReads: map[services.UserID]int{}}
+func newCountingReader() *countingReader {
+	return &countingReader{postReads: map[services.PostID]int{}, userReads: map[services.UserID]int{}}
 }
 
-func (s *countingSource) sources() Sources { return Sources{Posts: s, Shows: s} }
+func (s *countingReader) readers() Readers { return Readers{Posts: s, Shows: s} }
 
 // ReadWithAuthors finds posts and users with IDs below 100. Post n is by user n+1; every tenth post is deleted.
-func (s *countingSource) ReadWithAuthors(_ context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
+func (s *countingReader) ReadWithAuthors(_ context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.readCalls++
@@ -46,7 +46,7 @@ func (s *countingSource) ReadWithAuthors(_ context.Context, posts []services.Pos
 }
 
 // Shows finds shows with numbers below 100. Show n belongs to user n+1.
-func (s *countingSource) Shows(_ context.Context, ids []services.ShowID) (map[services.ShowID]live.Show, error) {
+func (s *countingReader) Shows(_ context.Context, ids []services.ShowID) (map[services.ShowID]live.Show, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.readCalls++
@@ -60,8 +60,8 @@ func (s *countingSource) Shows(_ context.Context, ids []services.ShowID) (map[se
 }
 
 func TestPostsComeWithTheirAuthors(t *testing.T) {
-	s := newCountingSource()
-	posts, users, err := New(s.sources()).PostsAndUsers(t.Context(), []services.PostID{1, 2, 10, 500}, nil)
+	s := newCountingReader()
+	posts, users, err := New(s.readers()).PostsAndUsers(t.Context(), []services.PostID{1, 2, 10, 500}, nil)
 	if err != nil || len(posts) != 2 || len(users) != 2 {
 		t.Fatalf("got %v, %v, %v: deleted ones and ones that never were are left out", posts, users, err)
 	}
@@ -74,8 +74,8 @@ func TestPostsComeWithTheirAuthors(t *testing.T) {
 }
 
 func TestEachKeyIsReadOnceAResponse(t *testing.T) {
-	s := newCountingSource()
-	l := New(s.sources())
+	s := newCountingReader()
+	l := New(s.readers())
 	for range 3 {
 		if _, _, err := l.PostsAndUsers(t.Context(), []services.PostID{1, 2}, nil); err != nil {
 			t.Fatal(err)
@@ -94,14 +94,14 @@ func TestEachKeyIsReadOnceAResponse(t *testing.T) {
 			t.Errorf("user %d was read %d times", id, times)
 		}
 	}
-	if _, _, err := New(s.sources()).PostsAndUsers(t.Context(), []services.PostID{1}, nil); err != nil || s.postReads[1] != 2 {
+	if _, _, err := New(s.readers()).PostsAndUsers(t.Context(), []services.PostID{1}, nil); err != nil || s.postReads[1] != 2 {
 		t.Errorf("another response must read anew: %d, %v", s.postReads[1], err)
 	}
 }
 
 func TestKeptPostsAreNotReadAgain(t *testing.T) {
-	s := newCountingSource()
-	l := New(s.sources())
+	s := newCountingReader()
+	l := New(s.readers())
 	l.KeepPostsAndUsers([]services.Post{{ID: 200, Author: 300}}, []services.User{{ID: 300, Key: "kept"}})
 	posts, users, err := l.PostsAndUsers(t.Context(), []services.PostID{200}, nil)
 	if err != nil || posts[200].Author != 300 || users[300].Key != "kept" || s.readCalls != 0 {
@@ -110,16 +110,16 @@ func TestKeptPostsAreNotReadAgain(t *testing.T) {
 }
 
 func TestNoKeysCauseNoRead(t *testing.T) {
-	s := newCountingSource()
-	if users, err := New(s.sources()).Users(t.Context(), nil); err != nil || len(users) != 0 || s.readCalls != 0 {
+	s := newCountingReader()
+	if users, err := New(s.readers()).Users(t.Context(), nil); err != nil || len(users) != 0 || s.readCalls != 0 {
 		t.Errorf("got %v, %v after %d reads", users, err, s.readCalls)
 	}
 }
 
 func TestAFailureIsReturnedToItsCaller(t *testing.T) {
-	s := newCountingSource()
+	s := newCountingReader()
 	s.err = errors.New("away")
-	l := New(s.sources())
+	l := New(s.readers())
 	if _, _, err := l.PostsAndUsers(t.Context(), []services.PostID{1}, nil); !errors.Is(err, s.err) {
 		t.Errorf("posts: %v", err)
 	}
@@ -133,7 +133,7 @@ func TestAFailureIsReturnedToItsCaller(t *testing.T) {
 }
 
 func TestConcurrentUse(t *testing.T) {
-	l := New(newCountingSource().sources())
+	l := New(newCountingReader().readers())
 	var group sync.WaitGroup
 	for worker := range 8 {
 		group.Go(func() {
@@ -148,11 +148,11 @@ func TestConcurrentUse(t *testing.T) {
 }
 
 func TestAResponseHasOneLoaderInItsContext(t *testing.T) {
-	ctx := With(t.Context(), newCountingSource().sources())
+	ctx := With(t.Context(), newCountingReader().readers())
 	if first, second := From(ctx), From(ctx); first != second {
 		t.Error("one response has two loaders")
 	}
-	if From(ctx) == From(With(ctx, newCountingSource().sources())) {
+	if From(ctx) == From(With(ctx, newCountingReader().readers())) {
 		t.Error("two responses share a loader")
 	}
 	defer func() {

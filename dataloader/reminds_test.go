@@ -12,8 +12,8 @@ import (
 )
 
 func TestShowsAreReadOnce(t *testing.T) {
-	s := newCountingSource()
-	l := New(s.sources())
+	s := newCountingReader()
+	l := New(s.readers())
 	shows, err := l.Shows(t.Context(), []services.ShowID{1, 2, 500})
 	if err != nil || len(shows) != 2 || shows[2].Host != 3 {
 		t.Fatalf("got %v, %v", shows, err)
@@ -30,7 +30,7 @@ func TestShowsAreReadOnce(t *testing.T) {
 
 // Many fields of one page call HasReminder at once, and one read answers all of them.
 func TestRemindersOfAPageAreReadOnce(t *testing.T) {
-	l := New(newCountingSource().sources())
+	l := New(newCountingReader().readers())
 	ids := []services.ShowID{1, 2, 3, 4, 5}
 	if _, err := l.Shows(t.Context(), ids); err != nil {
 		t.Fatal(err)

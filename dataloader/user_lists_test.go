@@ -11,7 +11,7 @@ import (
 // ahead the pages of all users who were read together with this user. All of them together read ahead at most maxPrefetchedItems
 // items in a response. ForgetAll does not reset the count.
 func TestAResponsePrefetchesUpToABound(t *testing.T) {
-	l := New(newCountingSource().sources())
+	l := New(newCountingReader().readers())
 	var users []services.UserID
 	for n := range 99 {
 		users = append(users, services.UserID(n+1))

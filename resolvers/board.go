@@ -85,7 +85,7 @@ func (r *Resolver) liveBoardChange(ctx context.Context, viewer *graph.Viewer, ch
 			hosts, ids = append(hosts, show.Host), append(ids, show.ID)
 		}
 	}
-	users, err := dataloader.New(r.Sources).Users(ctx, hosts)
+	users, err := dataloader.New(r.Readers).Users(ctx, hosts)
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func (a *testAPI) askWithReadsFailingAfterCommit(key, query string, variables ma
 	exec.SetErrorPresenter(ErrorPresenter(a.Log))
 	exec.SetRecoverFunc(Recover)
 	exec.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
-		return next(dataloader.With(ctx, resolver.Sources))
+		return next(dataloader.With(ctx, resolver.Readers))
 	})
 	ctx = services.WithViewer(ctx, services.Viewer{Key: key, Scopes: []services.Scope{services.ScopeViewer}})
 	ctx = graphql.StartOperationTrace(ctx)

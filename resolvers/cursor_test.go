@@ -15,7 +15,7 @@ import (
 func TestACursorIsReadBackByItsViewerAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		viewer := services.UserID(rapid.Uint32().Draw(t, "viewer"))
-		position := services.PostID(rapid.Uint64Max(uint64(services.MaxPostID)).Draw(t, "place"))
+		position := services.PostID(rapid.Uint64Max(uint64(services.MaxPostID)).Draw(t, "position"))
 		text := feedCursorText(viewer, position)
 		if got, err := parseFeedCursor(viewer, text); got != position || err != nil {
 			t.Fatalf("%d became %d, %v", position, got, err)

@@ -43,7 +43,7 @@ func TestUsersWithoutAKeyAreLeftOut(t *testing.T) {
 	change, err := a.resolver.homeFeedChange(t.Context(), viewer, feed.FeedChange{NewestAuthors: both, Badges: &services.Badges{}})
 	a.Must(err)
 	check("homeFeedChanged", keys(change.Authors), 1)
-	ctx := dataloader.With(t.Context(), a.resolver.Sources)
+	ctx := dataloader.With(t.Context(), a.resolver.Readers)
 	authors, err := a.resolver.AwayDigest().Authors(ctx, &services.Digest{Authors: both})
 	a.Must(err)
 	check("awayDigest", keys(authors), 1)

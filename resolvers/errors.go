@@ -17,10 +17,10 @@ import (
 
 // UseLoader puts a fresh loader around every response. Each event of a subscription is a response of its own, so its data is read
 // anew. A loader that outlived its response would show a long subscription the names of its first event for hours.
-func UseLoader(sources dataloader.Sources) func(*handler.Server) {
+func UseLoader(readers dataloader.Readers) func(*handler.Server) {
 	return func(server *handler.Server) {
 		server.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
-			return next(dataloader.With(ctx, sources))
+			return next(dataloader.With(ctx, readers))
 		})
 	}
 }

@@ -77,7 +77,7 @@ func (c *filledWorld) subscribeAndCountReads(t *testing.T, query string) (s *ope
 	exec := executor.New(WithHotOperations(graph.NewExecutableSchema(graph.Config{Resolvers: c.resolver}), c.resolver))
 	exec.SetErrorPresenter(ErrorPresenter(c.Log))
 	exec.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
-		return next(dataloader.With(ctx, c.resolver.Sources))
+		return next(dataloader.With(ctx, c.resolver.Readers))
 	})
 	ctx = services.WithViewer(ctx, services.Viewer{Key: "reader", Scopes: []services.Scope{services.ScopeViewer}})
 	c.statements.takeCounts()

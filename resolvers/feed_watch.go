@@ -123,7 +123,7 @@ func (r *Resolver) watchHomeFeed(ctx context.Context, viewer *graph.Viewer, sinc
 // homeFeedChange reads the authors of an event, with a loader of its own: a loader that lives as long as the subscription would keep
 // old names. The event has no posts. A client shows the number of new posts, and reads them when its user wants to.
 func (r *Resolver) homeFeedChange(ctx context.Context, viewer *graph.Viewer, change feed.FeedChange) (*graph.HomeFeedChange, error) {
-	users, err := dataloader.New(r.Sources).Users(ctx, change.NewestAuthors)
+	users, err := dataloader.New(r.Readers).Users(ctx, change.NewestAuthors)
 	if err != nil {
 		return nil, err
 	}

@@ -186,7 +186,7 @@ func (h *hotOperationSchema) HotAnswer(operation *ast.OperationDefinition, varia
 		if err != nil {
 			return to, false
 		}
-		contents, err := p.read(dataloader.With(ctx, h.r.Sources), h.r, viewer, variables)
+		contents, err := p.read(dataloader.With(ctx, h.r.Readers), h.r, viewer, variables)
 		if err != nil {
 			return to, false
 		}

@@ -59,7 +59,7 @@ func newPairOf(a *testAPI, schema graphql.ExecutableSchema) *executorPair {
 		exec.SetErrorPresenter(ErrorPresenter(slog.New(slog.DiscardHandler)))
 		exec.SetRecoverFunc(Recover)
 		exec.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
-			return next(dataloader.With(ctx, a.resolver.Sources))
+			return next(dataloader.With(ctx, a.resolver.Readers))
 		})
 	}
 	return s
@@ -184,13 +184,13 @@ func (s *executorPair) createReadersAndPosts() (postIDs []services.PostID) {
 // arguments, and the values of the variables.
 func drawFeedArguments(t *rapid.T, s *executorPair, postIDs []services.PostID) (declared, given string, variables map[string]any) {
 	id := func() string {
-		return services.GlobalID(services.PostType, rapid.SampledFrom(postIDs).Draw(t, "place").String())
+		return services.GlobalID(services.PostType, rapid.SampledFrom(postIDs).Draw(t, "position").String())
 	}
 	values := map[string]func() any{
 		"first": func() any { return rapid.SampledFrom([]int{0, -1, 1, 2, 5, 7, 20, 99, 100, 101}).Draw(t, "size") },
 		"after": func() any {
 			whose := s.ensureUserID(rapid.SampledFrom([]string{"reader", "full", "empty"}).Draw(t, "whose"))
-			own := feedCursorText(whose, rapid.SampledFrom(postIDs).Draw(t, "place"))
+			own := feedCursorText(whose, rapid.SampledFrom(postIDs).Draw(t, "position"))
 			return rapid.SampledFrom([]string{own, own, own, announcementCursor.text(whose, 5), "no\"cursor", ""}).Draw(t, "cursor")
 		},
 		"lastId":    func() any { return rapid.SampledFrom([]any{id(), id(), "user:named", "post:short", 7}).Draw(t, "id") },

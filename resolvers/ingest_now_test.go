@@ -28,7 +28,7 @@ func eachClockOffset(t *testing.T, test func(a *testAPI, ahead time.Duration)) {
 func (a *testAPI) uncommittedEventCommand(as string, ahead time.Duration, do graph.IngestAction) (context.Context, *jobs.Command) {
 	a.t.Helper()
 	ctx := services.WithViewer(a.t.Context(), services.Viewer{Scopes: []services.Scope{services.ScopeIngest}})
-	ctx = dataloader.With(withCreatingUsers(ctx), a.resolver.Sources)
+	ctx = dataloader.With(withCreatingUsers(ctx), a.resolver.Readers)
 	at := a.Clock.Now().Add(ahead)
 	cmd, err := ingestCommand(ctx, &operationCall{r: a.resolver}, &graph.IngestEvent{As: &as, At: &at, Do: do})
 	a.Must(err)

@@ -336,7 +336,7 @@ func TestABatchOnALockedFileIsAdvisedToSendFewerEvents(t *testing.T) {
 	ctx, cancel := context.WithTimeout(services.WithViewer(t.Context(), viewer), 20*time.Millisecond)
 	defer cancel()
 	events := []graph.IngestEvent{{Do: graph.IngestAction{RaiseDot: &graph.RaiseDotInput{Name: "shop"}}}, {Do: graph.IngestAction{RaiseDot: &graph.RaiseDotInput{Name: "news"}}}}
-	got, err := a.resolver.ingest(dataloader.With(ctx, a.resolver.Sources), events)
+	got, err := a.resolver.ingest(dataloader.With(ctx, a.resolver.Readers), events)
 	a.Must(err)
 	for i, result := range got.Results {
 		if result.Error == nil || result.Error.Code != services.Unavailable || !strings.Contains(result.Error.Message, "send fewer at once") {

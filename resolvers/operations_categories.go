@@ -89,7 +89,7 @@ func (r *Resolver) readSubject(ctx context.Context, id string) (services.Object,
 	if kind == services.PostType {
 		// Read from the source and not from the loader: ingest checks many subjects, and shows none of them.
 		id := services.PostID(object.Number)
-		posts, _, err := r.Sources.Posts.ReadWithAuthors(ctx, []services.PostID{id}, nil)
+		posts, _, err := r.Readers.Posts.ReadWithAuthors(ctx, []services.PostID{id}, nil)
 		if err != nil {
 			return object, err
 		}
@@ -97,7 +97,7 @@ func (r *Resolver) readSubject(ctx context.Context, id string) (services.Object,
 		found = ok && !post.Deleted
 	} else {
 		id := services.ShowID(object.Number)
-		shows, err := r.Sources.Shows.Shows(ctx, []services.ShowID{id})
+		shows, err := r.Readers.Shows.Shows(ctx, []services.ShowID{id})
 		if err != nil {
 			return object, err
 		}

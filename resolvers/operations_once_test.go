@@ -216,7 +216,7 @@ func TestEquivalentInputsAreOneRequest(t *testing.T) {
 	s.sendAsEvent("markNotificationsRead", event{"as": "user:bob", "all": true}, "key", nil)
 	got := s.sendAsEvent("markNotificationsRead", event{"as": "user:bob", "upTo": position}, "key", nil)
 	if code := got.valueAt("ingest", "results", 0, "error", "code"); code != "CONFLICT" {
-		t.Errorf("a place under the key of all: %v", got)
+		t.Errorf("a position under the key of all: %v", got)
 	}
 }
 

@@ -206,7 +206,7 @@ func TestFirstPositionsOfNeighbouringUsersDiffer(t *testing.T) {
 		}
 		for next := range NotificationID(100) {
 			if other, taken := positions[first+next]; taken {
-				t.Fatalf("users %d and %d share the place %s", user, other, first+next)
+				t.Fatalf("users %d and %d share the position %s", user, other, first+next)
 			}
 			positions[first+next] = user
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	actAsHeader  = "Tidings-Act-As" // names the user for whom the host application acts
+	actAsHeader  = "Tidings-Act-As" // names the user that the host application acts for
 	deviceHeader = "Tidings-Device" // has the client's name of its device
 
 	// tokenLeeway applies to exp and nbf: it is the tolerated difference between the issuer's clock and this one, and every token

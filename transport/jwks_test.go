@@ -281,11 +281,11 @@ func TestJWKSStartFails(t *testing.T) {
 func TestJWKSErrorsHideTheAddress(t *testing.T) {
 	issuer := httptest.NewServer(http.NotFoundHandler())
 	host := strings.TrimPrefix(issuer.URL, "http://")
-	places := []string{"http://user:secret@" + host + "/keys", "http://" + host + "/keys?token=secret", "http://user:secret@" + host + "/%zz"}
+	urls := []string{"http://user:secret@" + host + "/keys", "http://" + host + "/keys?token=secret", "http://user:secret@" + host + "/%zz"}
 	for _, when := range []string{"it answers 404", "it is gone"} {
-		for _, place := range places {
-			if _, err := NewIdentity(t.Context(), IdentityConfig{TokenSettings: TokenSettings{JWKS: place}}); err == nil || strings.Contains(err.Error(), "secret") {
-				t.Errorf("%s, %s: %v", when, place, err)
+		for _, url := range urls {
+			if _, err := NewIdentity(t.Context(), IdentityConfig{TokenSettings: TokenSettings{JWKS: url}}); err == nil || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%s, %s: %v", when, url, err)
 			}
 		}
 		issuer.Close()

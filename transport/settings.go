@@ -131,7 +131,9 @@ type RequestSettings struct {
 	MaxPersistedQueryBytes int64  `name:"persisted-queries" default:"8388608" placeholder:"BYTES" min:"0" max:"1073741824" help:"the memory for automatic persisted queries, which clients send once with their hash and then by the hash alone; 0: no hashes are accepted"`
 	TrustedDocuments       string `placeholder:"FILE" help:"a JSON manifest of queries that clients may name by an id (documentId or hash): an object with the text of each sha256:HASH, or the manifest of Apollo's tools"`
 	TrustedOnly            bool   `help:"execute only the queries of --trusted-documents"`
-	MaxAnswerBytes         int    `name:"answer-limit" default:"4194304" placeholder:"BYTES" min:"65536" max:"1073741824" help:"the longest answer, and the longest event of a subscription; a longer one is replaced by an error"`
+	// MaxAnswerBytes bounds the memory that one request can take, whatever its computed cost: unlike the cost, it does not depend on
+	// weights, which may be wrong.
+	MaxAnswerBytes int `name:"answer-limit" default:"4194304" placeholder:"BYTES" min:"65536" max:"1073741824" help:"the longest answer, and the longest event of a subscription; a longer one is replaced by an error"`
 
 	// RequestDeadline and ConnectionsPerAddress are for the server around the handler. The default of ConnectionsPerAddress is above
 	// that of SocketSettings.MaxPerAddress, so that an address with all of its sockets open can still send requests.

@@ -33,19 +33,6 @@ const (
 	countCeiling = 1e12 // counts stop here
 )
 
-// withDefaults sets the bounds that are zero to their defaults.
-func (s DocumentLimits) withDefaults() DocumentLimits {
-	for _, limit := range []struct {
-		of    *int
-		value int
-	}{{&s.Depth, 12}, {&s.Fields, 300}, {&s.Aliases, 30}, {&s.Directives, 30}, {&s.RootFields, 10}} {
-		if *limit.of == 0 {
-			*limit.of = limit.value
-		}
-	}
-	return s
-}
-
 // selectionSize is the size of a selection set with its fragments expanded. The zero value is an empty one.
 type selectionSize struct {
 	depth, fields, aliases, directives, rootFields int // the numbers that DocumentLimits bounds

@@ -88,7 +88,7 @@ func TestDocumentsBeyondTheirShapeAreRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := (DocumentLimits{}).withDefaults().check(doc); err != nil {
+			if _, err := services.WithDefaults(DocumentLimits{}).check(doc); err != nil {
 				t.Errorf("at the limit: %v", err)
 			}
 			got := postQuery(t, handler, bound.document(bound.limit+1))

@@ -50,11 +50,11 @@ type SocketConfig struct {
 
 	// Each of these bounds the time or the memory that one client can take.
 	InitTimeout       time.Duration // the time for connection_init to arrive; default 3 s
-	OperationTimeout  time.Duration // the time for a query, a mutation or the start of a subscription; default 5 s
-	MessageTimeout    time.Duration // the time for a message to be complete once it has begun; default 10 s
+	OperationTimeout  time.Duration // the time for a query, a mutation or the start of a subscription; default that of RequestSettings
+	MessageTimeout    time.Duration // the time for a message to be complete once it has begun; default RequestSettings.RequestDeadline
 	PingInterval      time.Duration // between two pings, give or take a tenth; default 25 s
 	MaxMessageBytes   int64         // bytes of a message; default 64 KB
-	MaxAnswerBytes    int           // bytes of an answer or an event; default 4 MB
+	MaxAnswerBytes    int           // bytes of an answer or an event; default that of RequestSettings
 	MaxBacklogBytes   int64         // bytes of answers that may wait to be taken before clients get a shorter deadline; default 128 MB
 	MessagesPerSecond int           // messages from one socket in a second, on average; default 20
 
@@ -64,15 +64,15 @@ type SocketConfig struct {
 
 // withDefaults sets the fields that are zero to their defaults.
 func (c SocketConfig) withDefaults() SocketConfig {
+	c.SocketSettings = services.WithDefaults(c.SocketSettings)
+	requests := services.WithDefaults(RequestSettings{})
 	c.InitTimeout = cmp.Or(c.InitTimeout, 3*time.Second)
-	c.OperationTimeout = cmp.Or(c.OperationTimeout, 5*time.Second)
-	c.WriteTimeout = cmp.Or(c.WriteTimeout, 10*time.Second)
-	c.MessageTimeout = cmp.Or(c.MessageTimeout, 10*time.Second)
+	c.OperationTimeout = cmp.Or(c.OperationTimeout, requests.OperationTimeout)
+	c.MessageTimeout = cmp.Or(c.MessageTimeout, requests.RequestDeadline)
 	c.PingInterval = cmp.Or(c.PingInterval, 25*time.Second)
 	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, 64<<10)
-	c.MaxAnswerBytes = cmp.Or(c.MaxAnswerBytes, defaultMaxAnswerBytes)
+	c.MaxAnswerBytes = cmp.Or(c.MaxAnswerBytes, requests.MaxAnswerBytes)
 	c.MaxBacklogBytes = cmp.Or(c.MaxBacklogBytes, backlogLimit)
-	c.MaxOperations = cmp.Or(c.MaxOperations, 20)
 	c.MessagesPerSecond = cmp.Or(c.MessagesPerSecond, 20)
 	c.Clock = cmp.Or[services.Clock](c.Clock, services.SystemClock{})
 	c.Log = cmp.Or(c.Log, slog.Default())

@@ -30,7 +30,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/handler"
@@ -85,23 +84,10 @@ type Config struct {
 	Log *slog.Logger // default slog.Default()
 }
 
-// defaultMaxAnswerBytes bounds the memory that one request can take, whatever its computed cost: unlike the cost, it does not
-// depend on weights, which may be wrong.
-const defaultMaxAnswerBytes = 4 << 20 // bytes
-
-// withDefaults sets the fields that are zero to their defaults. The program passes its settings, which have the same defaults;
-// these are for tests and for programs that embed the package.
+// withDefaults sets the fields that are zero to their defaults.
 func (c Config) withDefaults() Config {
-	c.OperationTimeout = cmp.Or(c.OperationTimeout, 5*time.Second)
-	c.BodyLimit = cmp.Or(c.BodyLimit, 64<<10)
-	c.IngestBodyLimit = cmp.Or(c.IngestBodyLimit, 1<<20)
-	c.MaxQueryTokens = cmp.Or(c.MaxQueryTokens, 1000)
-	c.DocumentLimits = c.DocumentLimits.withDefaults()
-	c.MaxQueryCost = cmp.Or(c.MaxQueryCost, 30_000)
+	c.RequestSettings = services.WithDefaults(c.RequestSettings)
 	c.MaxCachedQueries = cmp.Or(c.MaxCachedQueries, 1000)
-	c.QueryCacheBytes = cmp.Or(c.QueryCacheBytes, 32<<20)
-	c.MaxAnswerBytes = cmp.Or(c.MaxAnswerBytes, defaultMaxAnswerBytes)
-	c.WriteTimeout = cmp.Or(c.WriteTimeout, 30*time.Second)
 	c.Log = cmp.Or(c.Log, slog.Default())
 	c.Limits = cmp.Or[Limits](c.Limits, noLimits{})
 	return c

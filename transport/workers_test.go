@@ -64,13 +64,13 @@ func TestAWaitingWorkerGivesUpItsSlot(t *testing.T) {
 		t.Errorf("%d running after one left", w.running)
 	}
 	if !w.takeSlot() || w.running != 1 {
-		t.Errorf("a free place was not given back: %d running", w.running)
+		t.Errorf("a free slot was not given back: %d running", w.running)
 	}
 	if !w.takeSlot() || w.running != 2 {
 		t.Errorf("a worker that came back had to end: %d running", w.running)
 	}
 	if w.takeSlot() {
-		t.Error("a place was given beyond twice the limit")
+		t.Error("a slot was given beyond twice the limit")
 	}
 }
 

@@ -61,7 +61,7 @@ func newMemory(log *changelog.Follower, from factsReader, setDots func(names []s
 		texts: changelog.NewCache[services.AnnouncementID](2*maxListedAnnouncements, func(a Announcement) time.Time { return a.UpdatedAt }),
 	}
 	log.Register(changelog.Kind{Name: ChangelogKind, Load: m.load, ConcernsAllUsers: true})
-	log.RegisterVersionSource(changelog.VersionSource{AddVersions: m.addVersions})
+	log.RegisterVersionPart(changelog.VersionPart{AddVersions: m.addVersions})
 	return m
 }
 

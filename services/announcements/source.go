@@ -31,7 +31,7 @@ func (Source) Part(badges *services.Badges, i int) *services.Count {
 }
 
 // CopyNonCounts copies the dots of the badges that were shown earlier.
-func (Source) CopyNonCounts(_ *source.View, badges *services.Badges, earlier source.ShownBadges) {
+func (Source) CopyNonCounts(_ *source.Rendering, badges *services.Badges, earlier source.ShownBadges) {
 	badges.Dots = earlier.Badges.Dots
 }
 
@@ -63,7 +63,7 @@ func (b Source) SharedState(ctx context.Context, now time.Time) (any, error) {
 
 // Render counts the current announcements that are for this user and lie after the user's position. Announcements leave the count
 // when they end. Render lists every dot, lit or not.
-func (Source) Render(v *source.View, badges *services.Badges) {
+func (Source) Render(v *source.Rendering, badges *services.Badges) {
 	badges.Dots = []services.Dot{}
 	// SharedState is a nil interface before the first load.
 	state, known := v.SharedState.(*SharedState)

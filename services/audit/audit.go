@@ -89,7 +89,10 @@ type Stats struct {
 }
 
 // New makes this node's audit.
-func New(cfg Config) *Audit { return &Audit{Config: cfg, recountPostsBelow: services.MaxPostID} }
+func New(cfg Config) *Audit {
+	cfg.Settings = services.WithDefaults(cfg.Settings)
+	return &Audit{Config: cfg, recountPostsBelow: services.MaxPostID}
+}
 
 // Stats reads the counters of the audit.
 func (a *Audit) Stats() Stats {

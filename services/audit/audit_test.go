@@ -45,7 +45,7 @@ func runLap(w node, a *audit.Audit) {
 }
 
 // newUserWithFullDocument returns a user with posts, notifications, a site message, a dot, views, conversations and a display
-// policy, and an author whom the user follows and who was huge for a time.
+// policy, and an author that the user follows and who was huge for a time.
 func newUserWithFullDocument(w node) (user, author services.UserID) {
 	w.TB.Helper()
 	users := w.MakeUsers(3)

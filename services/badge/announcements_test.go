@@ -50,7 +50,7 @@ func TestAnnouncementsAndDotsAreRendered(t *testing.T) {
 	} {
 		document := rdb.Document{Ready: true, Version: 5, DismissedUpToByDot: c.clearing}
 		document.Announcements, document.Segments.Bits = c.state, c.bits
-		badges := (newTestView(source.Settings{}, document, source.Moment{Now: noon, MonotonicNow: noon, SharedState: state})).render()
+		badges := (newTestRendering(source.Settings{}, document, source.Moment{Now: noon, MonotonicNow: noon, SharedState: state})).render()
 		if badges.Announcements.Value != c.count || badges.Total.Value != c.count || !badges.NextAt.Equal(c.next) {
 			t.Errorf("%+v: %+v, next at %s", c, badges.Announcements, badges.NextAt)
 		}
@@ -61,7 +61,7 @@ func TestAnnouncementsAndDotsAreRendered(t *testing.T) {
 			t.Errorf("the version is %s, want %s", badges.Version, want)
 		}
 	}
-	if badges := (newTestView(source.Settings{}, rdb.Document{Ready: true}, source.Moment{Now: noon, MonotonicNow: noon})).render(); badges.Announcements.Precision != services.Unknown || badges.Total.Precision != services.Unknown || badges.Dots == nil {
+	if badges := (newTestRendering(source.Settings{}, rdb.Document{Ready: true}, source.Moment{Now: noon, MonotonicNow: noon})).render(); badges.Announcements.Precision != services.Unknown || badges.Total.Precision != services.Unknown || badges.Dots == nil {
 		t.Errorf("before anything is known: %+v", badges)
 	}
 }

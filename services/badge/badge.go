@@ -267,29 +267,29 @@ func (s *Service) moment(ctx context.Context) source.Moment {
 
 // render renders a user's document for ctx's reader, and remembers the result.
 func (s *Service) render(ctx context.Context, user services.UserID, document rdb.Document, at source.Moment) *services.Badges {
-	// The view is on the heap, because sources get its address. It can be reused: the badges hold nothing of it, and no
+	// The rendering is on the heap, because sources get its address. It can be reused: the badges hold nothing of it, and no
 	// source keeps it.
-	v := viewPool.Get().(*view)
+	v := renderingPool.Get().(*rendering)
 	defer func() {
-		*v = view{}
-		viewPool.Put(v)
+		*v = rendering{}
+		renderingPool.Put(v)
 	}()
-	*v = view{sources: s.sources, View: source.View{Settings: &s.settings, Document: document, Moment: at}}
+	*v = rendering{sources: s.sources, Rendering: source.Rendering{Settings: &s.settings, Document: document, Moment: at}}
 	badges := v.render()
 	s.markStale(ctx, user, v, badges)
 	s.lastShown.keep(user, s.asCachedBadges(v, badges))
 	return badges
 }
 
-// viewPool has the views that render reuses: a view is half as large as the badges.
-var viewPool = sync.Pool{New: func() any { return new(view) }}
+// renderingPool has the renderings that render reuses: a rendering is half as large as the badges.
+var renderingPool = sync.Pool{New: func() any { return new(rendering) }}
 
-// view makes a view of a document at a moment, for one rendering.
-func (s *Service) view(document rdb.Document, at source.Moment) *view {
-	return &view{sources: s.sources, View: source.View{Settings: &s.settings, Document: document, Moment: at}}
+// rendering makes the rendering of a document at a moment.
+func (s *Service) rendering(document rdb.Document, at source.Moment) *rendering {
+	return &rendering{sources: s.sources, Rendering: source.Rendering{Settings: &s.settings, Document: document, Moment: at}}
 }
 
-// asCachedBadges returns what badgeCache remembers of a rendering: the badges, with the display policy and the moment of the view.
-func (s *Service) asCachedBadges(v *view, badges *services.Badges) cachedBadges {
+// asCachedBadges returns what badgeCache remembers of a rendering: the badges, with its display policy and its moment.
+func (s *Service) asCachedBadges(v *rendering, badges *services.Badges) cachedBadges {
 	return cachedBadges{s.sources, &s.settings, source.ShownBadges{Policy: v.Document.Policy, Badges: badges, At: v.Now}}
 }

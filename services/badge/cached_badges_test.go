@@ -220,7 +220,7 @@ func TestUsersWithCachedBadgesDoNotWaitLongForSQL(t *testing.T) {
 func TestTheCacheKeepsTheNewestBadges(t *testing.T) {
 	l := newBadgeCache(2)
 	at := func(n uint64, precision services.Precision) cachedBadges {
-		v := newTestView(source.Settings{}, rdb.Document{Version: n}, momentOf(noon))
+		v := newTestRendering(source.Settings{}, rdb.Document{Version: n}, momentOf(noon))
 		badges := v.render()
 		badges.HomeFeed.Precision = precision
 		v.writeTotals(badges)
@@ -252,7 +252,7 @@ func TestTheCacheKeepsTheNewestBadges(t *testing.T) {
 func TestAStaleCopySharesNoMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.IntRange(0, 300)
-		v := newTestView(source.Settings{}, documentWithUnreadItems(count.Draw(t, "feed"), count.Draw(t, "likes"), count.Draw(t, "messages"), count.Draw(t, "conversations")), momentOf(noon))
+		v := newTestRendering(source.Settings{}, documentWithUnreadItems(count.Draw(t, "feed"), count.Draw(t, "likes"), count.Draw(t, "messages"), count.Draw(t, "conversations")), momentOf(noon))
 		v.Document.FeedCountAtLeast = rapid.Bool().Draw(t, "more")
 		if rapid.Bool().Draw(t, "out") {
 			v.Document.Policy.InTotalInverted = map[services.Source]bool{services.SourceSiteMessages: true}

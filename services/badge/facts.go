@@ -129,7 +129,7 @@ func (s *Service) renderFallback(ctx context.Context, user services.UserID, docu
 		document.Version = services.DocumentHalf(earlier.Badges.Version)
 	}
 	s.rememberFallbackVersion(ctx, user, document.Version)
-	v := s.view(document, at)
+	v := s.rendering(document, at)
 	badges := v.render()
 	// The shared half of this version is a time: later answers are newer, and the next version of the document is newer than all of
 	// them.

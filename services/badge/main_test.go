@@ -214,9 +214,9 @@ func momentOf(now time.Time) source.Moment {
 	return source.Moment{Now: now, MonotonicNow: now, SharedState: &announcements.SharedState{}}
 }
 
-// newTestView makes a view of a document, which renders badges without engines.
-func newTestView(settings source.Settings, document rdb.Document, at source.Moment) *view {
-	return &view{sources: testSources, View: source.View{Settings: &settings, Document: document, Moment: at}}
+// newTestRendering makes a rendering of a document, which renders badges without engines.
+func newTestRendering(settings source.Settings, document rdb.Document, at source.Moment) *rendering {
+	return &rendering{sources: testSources, Rendering: source.Rendering{Settings: &settings, Document: document, Moment: at}}
 }
 
 // testSources are the sources of a service without engines: rendering needs none.

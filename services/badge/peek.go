@@ -33,7 +33,7 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 	for i, user := range users {
 		if documents[i].Ready && !s.projector.IsOfIdleUser(documents[i]) && !withExpired[user] {
 			// s.render is not used here: badges that others look at are neither remembered as shown nor raised later.
-			badges[i] = s.view(documents[i], at).render()
+			badges[i] = s.rendering(documents[i], at).render()
 		} else {
 			counted = append(counted, i)
 		}
@@ -67,7 +67,7 @@ func (s *Service) peekFacts(ctx context.Context, indexes []int, users []services
 		if len(failed[k]) > 0 {
 			errs[i] = services.Wrapf(services.Unavailable, err, "badges: the facts were not counted in time")
 		} else {
-			badges[i] = s.view(documents[k], at).render()
+			badges[i] = s.rendering(documents[k], at).render()
 		}
 	}
 }

@@ -15,12 +15,12 @@ const sharedVersionBase = 2_000_000_000_000_000
 
 // render makes the badges from a document at a moment. Time is part of the input: expired items leave their count, and each
 // such boundary raises the version.
-func (v *view) render() *services.Badges {
+func (v *rendering) render() *services.Badges {
 	badges := &services.Badges{}
-	// A view may be rendered again.
+	// A rendering may run again.
 	v.SequenceSum, v.SequenceSumWithoutTime = 0, 0
 	for _, source := range v.sources {
-		source.Render(&v.View, badges)
+		source.Render(&v.Rendering, badges)
 	}
 	badges.Version, badges.NextAt = services.BadgesVersion(v.Document.Version, sharedVersionBase+v.SequenceSum), v.NextChangeAt
 	// Learned is the sum without the boundaries of time, which every node passes by itself: the push hub compares it with the sequences that
@@ -30,8 +30,8 @@ func (v *view) render() *services.Badges {
 	return badges
 }
 
-// view is one rendering of a user's badges by all sources.
-type view struct {
-	source.View
+// rendering is one rendering of a user's badges by all sources.
+type rendering struct {
+	source.Rendering
 	sources sourceList
 }

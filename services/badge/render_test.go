@@ -30,7 +30,7 @@ func documentWithUnseenLikes(written time.Time, older int, counts ...int) rdb.Do
 
 // render renders a document at a moment, without engines.
 func render(document rdb.Document, now time.Time) *services.Badges {
-	v := newTestView(source.Settings{}, document, momentOf(now))
+	v := newTestRendering(source.Settings{}, document, momentOf(now))
 	return v.render()
 }
 

@@ -48,7 +48,7 @@ func (v staleVersion) maxUsers() int {
 }
 
 // markStale marks as STALE the counts that may lack an update.
-func (s *Service) markStale(ctx context.Context, user services.UserID, v *view, badges *services.Badges) {
+func (s *Service) markStale(ctx context.Context, user services.UserID, v *rendering, badges *services.Badges) {
 	// lag has, for each source, the time since which jobs for this user may be outstanding. It is nearly always nil.
 	lag := s.jobs.CountsBehind(user)
 	if lag == nil {

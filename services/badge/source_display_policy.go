@@ -24,7 +24,7 @@ func (displayPolicy) Key() services.Source { return "" } // none: the policy has
 func (displayPolicy) Part(*services.Badges, int) *services.Count { return nil }
 
 // CopyNonCounts takes the earlier policy, because under another policy the earlier counts would have another total.
-func (displayPolicy) CopyNonCounts(v *source.View, badges *services.Badges, earlier source.ShownBadges) {
+func (displayPolicy) CopyNonCounts(v *source.Rendering, badges *services.Badges, earlier source.ShownBadges) {
 	v.Document.Policy, badges.Quiet = earlier.Policy, earlier.Badges.Quiet
 }
 
@@ -48,7 +48,7 @@ func (p displayPolicy) Facts(ctx context.Context, users []services.UserID, _ int
 }
 
 // Render sets whether the moment is in the user's quiet hours. The rest of the policy is applied with the totals.
-func (displayPolicy) Render(v *source.View, badges *services.Badges) {
+func (displayPolicy) Render(v *source.Rendering, badges *services.Badges) {
 	policy := v.Document.Policy
 	if policy.QuietFromMinute == policy.QuietToMinute {
 		return

@@ -74,7 +74,7 @@ func (h homeFeed) RemoveExpired(ctx context.Context, users []services.UserID, to
 
 // Render adds the pushed posts and the pulled posts of this node's cache; if the inbox ends before the new posts do, it uses
 // SQL's count.
-func (homeFeed) Render(v *source.View, badges *services.Badges) {
+func (homeFeed) Render(v *source.Rendering, badges *services.Badges) {
 	pulled := v.Document.PulledCount
 	v.AddSequence(pulled.VersionSum)
 	value, more := v.Document.FeedCount+pulled.NewPosts, v.Document.FeedCountAtLeast || pulled.AtLeast || pulled.CacheNotLoaded

@@ -29,7 +29,7 @@ type Source interface {
 	// Empty fills the source's part of the document for a user without items, if that is not the zero value.
 	Empty(document *rdb.Document)
 	// CopyNonCounts copies from earlier badges, if the facts are unknown, everything that is not a count.
-	CopyNonCounts(v *source.View, badges *services.Badges, earlier source.ShownBadges)
+	CopyNonCounts(v *source.Rendering, badges *services.Badges, earlier source.ShownBadges)
 
 	// Follow makes this node's cache report changes of the counts of a user with subscriptions here.
 	Follow(user services.UserID, document *rdb.Document)
@@ -37,7 +37,7 @@ type Source interface {
 	AddCached(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64)
 
 	// Render writes the source's part of the badges from the document, without the sum, and notes when time alone changes it.
-	Render(v *source.View, badges *services.Badges)
+	Render(v *source.Rendering, badges *services.Badges)
 	// Part is the i-th of the counts that make up the source's share of the total, nil beyond the last. Their order is fixed.
 	Part(badges *services.Badges, i int) *services.Count
 	// Sum is the count that is the sum of the parts, nil if the source has only one part.

@@ -70,7 +70,7 @@ type fixedCountSource struct {
 	count int
 }
 
-func (t fixedCountSource) Render(_ *source.View, badges *services.Badges) {
+func (t fixedCountSource) Render(_ *source.Rendering, badges *services.Badges) {
 	badges.LiveBoard = source.ExactCount(t.count)
 }
 

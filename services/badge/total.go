@@ -10,7 +10,7 @@ import (
 
 // writeTotals writes the totals, which are never stored, and the display text of each count. It may be called again after a count
 // has changed.
-func (v *view) writeTotals(badges *services.Badges) {
+func (v *rendering) writeTotals(badges *services.Badges) {
 	// The sum starts from zero each time, because writeTotals runs again after fillIn and markStale.
 	badges.Total = services.Sum()
 	for _, source := range v.sources {
@@ -49,13 +49,13 @@ func (v *view) writeTotals(badges *services.Badges) {
 }
 
 // writeDisplay writes a count's display text, and whether it enters the total.
-func (v *view) writeDisplay(badges *services.Badges, key services.Source, count *services.Count) {
+func (v *rendering) writeDisplay(badges *services.Badges, key services.Source, count *services.Count) {
 	count.InTotal = v.Document.Policy.InTotal(key) && count.Mode.InTotal()
 	count.Display = v.display(badges, key, *count)
 }
 
-// display prints a count by the policy of the view's user.
-func (v *view) display(badges *services.Badges, key services.Source, count services.Count) string {
+// display prints a count by the policy of the rendering's user.
+func (v *rendering) display(badges *services.Badges, key services.Source, count services.Count) string {
 	return display(v.Caps, v.Document.Policy, badges.Quiet, key, count)
 }
 
@@ -76,7 +76,7 @@ func display(caps source.DisplayCaps, policy services.DisplayPolicy, quiet bool,
 
 // unknownBadges returns the badges when no engine answers: their version is older than any that a client can hold.
 func unknownBadges(sources sourceList) *services.Badges {
-	v := &view{sources: sources, View: source.View{Settings: &source.Settings{}}}
+	v := &rendering{sources: sources, Rendering: source.Rendering{Settings: &source.Settings{}}}
 	for _, source := range sources {
 		source.Empty(&v.Document)
 	}

@@ -55,7 +55,7 @@ func TestSummingTotalsTwiceChangesNothing(t *testing.T) {
 	for _, key := range services.Sources {
 		document := documentWithUnreadItems(2, 3, 4, 5)
 		document.Policy.InTotalInverted = map[services.Source]bool{key: true}
-		v := newTestView(source.Settings{}, document, momentOf(noon))
+		v := newTestRendering(source.Settings{}, document, momentOf(noon))
 		badges := v.render()
 		first := *badges
 		v.writeTotals(badges)
@@ -72,7 +72,7 @@ func TestNumbersAreShownUpToTheirCap(t *testing.T) {
 			t.Errorf("%d is shown as %q", value, badges.HomeFeed.Display)
 		}
 	}
-	v := newTestView(source.Settings{Caps: source.DisplayCaps{services.SourceHomeFeed: 150, source.CapTotal: 9, services.SourceNotifications: 3}}, documentWithUnreadItems(200, 3, 4, 5), momentOf(noon))
+	v := newTestRendering(source.Settings{Caps: source.DisplayCaps{services.SourceHomeFeed: 150, source.CapTotal: 9, services.SourceNotifications: 3}}, documentWithUnreadItems(200, 3, 4, 5), momentOf(noon))
 	badges := v.render()
 	if badges.HomeFeed.Display != "150+" || badges.Total.Display != "9+" || badges.Notifications.Like.Display != "3" || badges.Conversations.Total.Display != "5" {
 		t.Errorf("with caps of their own: %+v", badges)
@@ -86,7 +86,7 @@ func TestMessagesBeyondTheirLimitAreAtLeast(t *testing.T) {
 		for unread, precision := range map[int]services.Precision{most: services.Exact, most + 1: services.AtLeast} {
 			document := documentWithUnreadItems(0, 0, unread, 0)
 			document.Messages = document.Messages[:1]
-			v := newTestView(source.Settings{Caps: source.DisplayCaps{services.SourceSiteMessages: limit, source.CapTotal: limit}}, document, momentOf(noon))
+			v := newTestRendering(source.Settings{Caps: source.DisplayCaps{services.SourceSiteMessages: limit, source.CapTotal: limit}}, document, momentOf(noon))
 			badges := v.render()
 			want := "99+"
 			switch {

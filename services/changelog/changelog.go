@@ -105,16 +105,14 @@ type Follower struct {
 	kinds             []*KindFollower           // of Register
 	pollTasks         []PollTask                // of RegisterPollTask
 	loops             []func(context.Context)   // of RegisterLoop
-	versionSources    []VersionSource           // of RegisterVersionSource
+	versionParts      []VersionPart             // of RegisterVersionPart
 	onSharedChange    []func()                  // of OnSharedChange
 	onReadersNotified []func([]services.UserID) // of OnReadersNotified
 }
 
 // New makes a follower without kinds.
 func New(cfg Config) *Follower {
-	if cfg.PollInterval == 0 {
-		cfg.PollInterval = 500 * time.Millisecond
-	}
+	cfg.Settings = services.WithDefaults(cfg.Settings)
 	if cfg.Clock == nil {
 		cfg.Clock = services.SystemClock{}
 	}

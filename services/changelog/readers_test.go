@@ -74,13 +74,13 @@ func TestReadersWhoLeaveAreForgotten(t *testing.T) {
 func TestVersionSumsAddAllSources(t *testing.T) {
 	f := newFollower(&fakeLog{})
 	var left []services.UserID
-	f.RegisterVersionSource(VersionSource{AddVersions: func(_ []services.UserID, sums []uint64) {
+	f.RegisterVersionPart(VersionPart{AddVersions: func(_ []services.UserID, sums []uint64) {
 		for i := range sums {
 			sums[i] += 100
 		}
 	}})
 	readers := NewReaderIndex[string](f)
-	f.RegisterVersionSource(VersionSource{
+	f.RegisterVersionPart(VersionPart{
 		AddVersions: func(users []services.UserID, sums []uint64) {
 			readers.Each(users, func(i int, key string) { sums[i] += uint64(len(key)) })
 		},

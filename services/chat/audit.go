@@ -143,7 +143,7 @@ func (s *Service) differences(facts []membershipFact, states map[services.Conver
 		list[position.Conversation] = position.ReadUpTo
 	}
 	if len(list) != len(got.CountedOnRead) || !maps.Equal(positions, list) {
-		differs = append(differs, "conversations: places")
+		differs = append(differs, "conversations: read positions")
 	}
 	return differs
 }

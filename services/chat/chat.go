@@ -71,7 +71,7 @@ const (
 
 // New makes the service of a node, and registers its kinds of jobs, its part of rebuilds and of audits.
 func New(cfg Config) *Service {
-	cfg.Settings = cfg.withDefaults()
+	cfg.Settings = services.WithDefaults(cfg.Settings)
 	if cfg.Facts == nil {
 		cfg.Facts = sequenceFacts{cfg.Store}
 	}

@@ -68,7 +68,7 @@ func newSequences(log *changelog.Follower, facts SequenceFacts) *SequenceCache {
 		watchers:       map[services.ConversationID][]chan struct{}{},
 	}
 	log.RegisterPollTask(changelog.PollTask{Name: "last sequences of conversations", Phase: changelog.AfterPollRead, Run: l.refresh})
-	log.RegisterVersionSource(changelog.VersionSource{AddVersions: l.addSequenceSums, Unfollow: l.readers.Unfollow})
+	log.RegisterVersionPart(changelog.VersionPart{AddVersions: l.addSequenceSums, Unfollow: l.readers.Unfollow})
 	return l
 }
 

@@ -1,9 +1,6 @@
 package chat
 
-import (
-	"cmp"
-	"time"
-)
+import "time"
 
 // Settings are the settings of conversations. New takes the default for a number that is zero.
 type Settings struct {
@@ -15,13 +12,4 @@ type Settings struct {
 
 	InsideLease  time.Duration `default:"60s" placeholder:"DURATION" min:"1s" max:"1h" help:"the time for which a device is inside a conversation after it entered"`
 	MuteMentions bool          `help:"a muted conversation does not count in the total at all; without this setting, messages that mention the user still count"`
-}
-
-// withDefaults sets the numbers that are zero.
-func (s Settings) withDefaults() Settings {
-	s.MaxGroupMembers = cmp.Or(s.MaxGroupMembers, 500)
-	s.MaxMembersCountedOnWrite = cmp.Or(s.MaxMembersCountedOnWrite, 500)
-	s.MaxLoadCountedOnWrite = cmp.Or(s.MaxLoadCountedOnWrite, 20_000)
-	s.InsideLease = cmp.Or(s.InsideLease, time.Minute)
-	return s
 }

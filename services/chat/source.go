@@ -112,7 +112,7 @@ func (c Source) RemoveExpired(ctx context.Context, users []services.UserID, toda
 }
 
 // Render adds the counts made when a message is written to the counts made when a user reads.
-func (Source) Render(v *source.View, badges *services.Badges) {
+func (Source) Render(v *source.Rendering, badges *services.Badges) {
 	sums := v.Document.Conversations
 	v.AddSequence(sums.CachedSequenceSum)
 	precision := services.Exact
@@ -132,7 +132,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 }
 
 // CopyNonCounts clears the version of the list in badges that repeat earlier counts, because the list may have changed since.
-func (Source) CopyNonCounts(_ *source.View, badges *services.Badges, _ source.ShownBadges) {
+func (Source) CopyNonCounts(_ *source.Rendering, badges *services.Badges, _ source.ShownBadges) {
 	badges.Conversations.List = services.ConversationListVersion{}
 }
 

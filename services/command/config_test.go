@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tidings/services"
 	"tidings/services/audit"
 	"tidings/services/changelog"
 	"tidings/services/chat"
@@ -85,6 +86,21 @@ func TestDefaults(t *testing.T) {
 	}, Token: tokenOptions{Scopes: []string{"viewer"}, ValidFor: time.Hour}, Webhooks: webhookOptions{Overlap: 24 * time.Hour}, Erase: eraseOptions{Wait: 10 * time.Minute}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the defaults (-want +got):\n%s", diff)
+	}
+}
+
+// A package that gets no settings has the defaults of the command line, except for a zero that is allowed.
+func TestSettingsThatAreLeftOutHaveTheDefaults(t *testing.T) {
+	parsed := mustParse(t, "").Config
+	parsed.Node = "" // each start makes a name
+	for _, flag := range settingsOf(services.WithDefaults(node.Config{})) {
+		want := settingText(parsed, flag.Name)
+		if least := flag.Tag.Get("min"); least != "" && parseBound(flag, least) == 0 {
+			want = least
+		}
+		if got := flagText(flag); got != want {
+			t.Errorf("--%s that is left out is %q, want %q", flag.Name, got, want)
+		}
 	}
 }
 

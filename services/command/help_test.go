@@ -49,7 +49,7 @@ func TestEverySettingIsDocumented(t *testing.T) {
 			t.Errorf("%s is not in the help", environmentVariable(flag))
 		}
 		if flag.HasDefault {
-			if err := setValue(flag.Default, flag.Target); err != nil {
+			if err := services.DecodeSetting(flag.Default, flag.Target); err != nil {
 				t.Errorf("the default of --%s: %v", flag.Name, err)
 			}
 		}

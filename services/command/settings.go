@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -89,7 +88,7 @@ func (r valueDecoder) Decode(ctx *kong.DecodeContext, target reflect.Value) erro
 	if err := ctx.Scan.PopValueInto("value", &text); err != nil {
 		return fmt.Errorf("a value is required: %s", ctx.Value.Flag)
 	}
-	if setValue(text, target) != nil {
+	if services.DecodeSetting(text, target) != nil {
 		r[ctx.Value] = text
 	}
 	return nil
@@ -98,35 +97,9 @@ func (r valueDecoder) Decode(ctx *kong.DecodeContext, target reflect.Value) erro
 // PlaceHolder is the form of a flag's value in the help.
 func (valueDecoder) PlaceHolder(flag *kong.Flag) string { return flag.PlaceHolder }
 
-// decodableTypes are the types that a valueDecoder decodes. kong itself reads switches.
+// decodableTypes are the types that a valueDecoder decodes: those of services.DecodeSetting. kong itself reads switches.
 var decodableTypes = []reflect.Type{
 	reflect.TypeFor[string](), reflect.TypeFor[[]string](), reflect.TypeFor[int](), reflect.TypeFor[int64](), reflect.TypeFor[time.Duration](), reflect.TypeFor[slog.Level](),
-}
-
-// setValue sets target, of one of decodableTypes, to the value of the text. Lists are separated by commas, and empty items are
-// dropped, so that a list can be set to nothing. parseBound uses it too, for the bounds in a flag's tags min and max.
-func setValue(text string, target reflect.Value) (err error) {
-	switch field := target.Addr().Interface().(type) {
-	case *string:
-		*field = text
-	case *[]string:
-		// A default is replaced and not added to.
-		*field = nil
-		for item := range strings.SplitSeq(text, ",") {
-			if item = strings.TrimSpace(item); item != "" {
-				*field = append(*field, item)
-			}
-		}
-	case *int:
-		*field, err = strconv.Atoi(text)
-	case *int64:
-		*field, err = strconv.ParseInt(text, 10, 64)
-	case *time.Duration:
-		*field, err = time.ParseDuration(text)
-	case *slog.Level:
-		err = field.UnmarshalText([]byte(text))
-	}
-	return err
 }
 
 // flagText is a flag's value, in the form in which a user would give it. When it is read again, it gives the same value. It is
@@ -217,7 +190,7 @@ func checkSetting(flag *kong.Flag, reasons map[string]string) error {
 func parseBound(flag *kong.Flag, text string) int64 {
 	// The bound is read like the flag's own values, so that 100ms is a bound of a duration.
 	bound := reflect.New(flag.Target.Type()).Elem()
-	if err := setValue(text, bound); err != nil {
+	if err := services.DecodeSetting(text, bound); err != nil {
 		panic(err)
 	}
 	return bound.Int()

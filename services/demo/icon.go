@@ -56,7 +56,7 @@ const (
   list { key version at total display silent cause { source itemId at } } } } }`
 	readItem = `query Item($id: ID!) { node(id: $id) {
   ... on Post { body author { key name } }
-  ... on Notification { category told: title more: body actorCount actors { key name } }
+  ... on Notification { category notificationTitle: title notificationBody: body actorCount actors { key name } }
   ... on Conversation { lastMessage { text: body author { key name } } }
   ... on Announcement { announced: title }
   ... on SiteMessage { letter: title }

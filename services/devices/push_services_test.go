@@ -36,7 +36,7 @@ func TestUnprovenServicesGetFewRequestsAtOnce(t *testing.T) {
 		t.Errorf("%d further requests to one that accepts were begun, want %d", begun, most-1)
 	}
 	if begun := begin("late", most); begun != maxRequestsPerUnprovenService {
-		t.Errorf("%d requests to a further unproven service were begun, want %d: both places of the proven one are free", begun, maxRequestsPerUnprovenService)
+		t.Errorf("%d requests to a further unproven service were begun, want %d: both slots of the proven one are free", begun, maxRequestsPerUnprovenService)
 	}
 	if onlyListed, open := l.serviceFilter(now); !onlyListed || len(open) > 0 {
 		t.Errorf("open are %v, among them alone: %t", open, onlyListed)

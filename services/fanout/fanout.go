@@ -76,13 +76,14 @@ const fanoutsKeptFor = 24 * time.Hour
 
 // New makes the fan-out, and registers the kinds of its jobs.
 func New(cfg Config) *Fanout {
+	cfg.Settings = services.WithDefaults(cfg.Settings)
 	// Two thousand inboxes are four round trips of scripts: a chunk ends well within its lease, and few chunks make a fan-out.
 	if cfg.ChunkSize == 0 {
 		cfg.ChunkSize = 2000
 	}
 	f := &Fanout{
 		ChunkSize: cfg.ChunkSize, jobs: cfg.Jobs, projector: cfg.Projector, store: cfg.Store, redis: cfg.Redis, clock: cfg.Clock,
-		ids: cfg.IDs, log: cfg.Log, thresholds: cfg.thresholds(),
+		ids: cfg.IDs, log: cfg.Log, thresholds: services.FollowerThresholds{Big: cfg.BigFollowers, Huge: cfg.HugeFollowers},
 	}
 	for _, kinds := range [][]jobs.Kind{f.feedKinds(), f.authorKinds(), f.restrictionKinds()} {
 		f.jobs.Register(kinds...)

@@ -18,12 +18,9 @@ func (s Settings) Faults() map[string]string {
 	return map[string]string{"feed-kinds": reason}
 }
 
-// kinds are the kinds of posts that enter home feeds: posts alone, if the settings name none.
+// kinds are the kinds of posts that enter home feeds: the default, if the settings name none.
 func (s Settings) kinds() []services.PostKind {
-	if len(s.KindsInFeeds) == 0 {
-		return []services.PostKind{services.PostKindPost}
-	}
-	kinds, _ := parseKinds(s.KindsInFeeds) // Faults has checked them
+	kinds, _ := parseKinds(services.WithDefaults(s).KindsInFeeds) // Faults has checked them
 	return kinds
 }
 

@@ -255,8 +255,8 @@ func (s *Service) publishShows(ctx context.Context, tx *sql.Tx, host services.Us
 	if err != nil {
 		return err
 	}
-	// spreads reports that some replay belongs in lists. Then one job adds the host's newest replays, not one job for each show.
-	spreads := false
+	// fansOut reports that some replay belongs in lists. Then one job adds the host's newest replays, not one job for each show.
+	fansOut := false
 	for _, show := range shows {
 		if show, _, err = s.logChange(ctx, tx, Show{}, show); err != nil {
 			return err
@@ -269,9 +269,9 @@ func (s *Service) publishShows(ctx context.Context, tx *sql.Tx, host services.Us
 		if err := rewriteShow(ctx, tx, show, nowhere); err != nil {
 			return err
 		}
-		spreads = spreads || inReplayLists(show)
+		fansOut = fansOut || inReplayLists(show)
 	}
-	if !spreads {
+	if !fansOut {
 		return nil
 	}
 	return jobs.Enqueue(ctx, tx, fanOutReplaysJob(host))

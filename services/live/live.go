@@ -85,7 +85,7 @@ type Service struct {
 // New makes the service of a node, and registers its kinds of jobs, its part of each user's document and board, and the rows that
 // the projector's janitor deletes.
 func New(cfg Config) *Service {
-	cfg.Settings = cfg.withDefaults()
+	cfg.Settings = services.WithDefaults(cfg.Settings)
 	if cfg.RebuildWait == 0 {
 		cfg.RebuildWait = 500 * time.Millisecond
 	}

@@ -85,7 +85,7 @@ func newMemory(log *changelog.Follower, facts memoryFacts, horizon time.Duration
 		readers:     newReceivers(clock, log.NotifyReaders), boards: newReceivers(clock, wakeBoards),
 	}
 	m.logFollower = log.Register(changelog.Kind{Name: ChangelogKind, Load: m.load, Apply: m.apply, AfterLogRead: m.finishLogRead})
-	log.RegisterVersionSource(changelog.VersionSource{AddVersions: m.addLiveVersions, Unfollow: m.readers.remove})
+	log.RegisterVersionPart(changelog.VersionPart{AddVersions: m.addLiveVersions, Unfollow: m.readers.remove})
 	return m
 }
 

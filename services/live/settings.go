@@ -16,17 +16,3 @@ type ShowLimits struct {
 	CloseUnstartedAfter time.Duration `name:"show-late-after" default:"6h" placeholder:"DURATION" min:"1m" max:"720h" help:"an upcoming show that is not started is cancelled this long after its planned start; it becomes a replay if its end was reported"`
 	CloseLiveAfter      time.Duration `name:"show-longest" default:"12h" placeholder:"DURATION" min:"1m" max:"720h" help:"a live show that is not ended becomes a replay this long after its start"`
 }
-
-// withDefaults sets what is zero.
-func (s Settings) withDefaults() Settings {
-	if s.SessionScope == "" {
-		s.SessionScope = string(perRequest)
-	}
-	if s.Limits == (ShowLimits{}) {
-		s.Limits = ShowLimits{CloseUnstartedAfter: 6 * time.Hour, CloseLiveAfter: 12 * time.Hour}
-	}
-	if s.SessionIdleTime == 0 {
-		s.SessionIdleTime = 30 * time.Minute
-	}
-	return s
-}

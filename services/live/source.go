@@ -57,7 +57,7 @@ func (l Source) Facts(ctx context.Context, users []services.UserID, today int64,
 }
 
 // Render counts the running shows that went live since the board was seen.
-func (Source) Render(v *source.View, badges *services.Badges) {
+func (Source) Render(v *source.Rendering, badges *services.Badges) {
 	live := v.Document.LiveCount
 	// The versions of the hosts' live sets are the board's part of the badges' version: a show that starts raises the badges'
 	// version without a write anywhere.

@@ -44,9 +44,7 @@ type Service struct {
 
 // New makes the service, and registers the kinds of its jobs and its versioned fields.
 func New(cfg Config) *Service {
-	if len(cfg.Types) == 0 {
-		cfg.Types = []string{services.DefaultMessageType}
-	}
+	cfg.Settings = services.WithDefaults(cfg.Settings)
 	s := &Service{db: cfg.DB, projector: cfg.Projector, ids: cfg.IDs, types: cfg.Types, expiry: cfg.Projector.Expiry()}
 	cfg.Jobs.Register(s.kinds()...)
 	cfg.Projector.AddVersionedFields("site messages", s.versionedFields, s.audit)

@@ -2,6 +2,7 @@ package messages
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -108,5 +109,12 @@ func TestAMessageIsSentOnceUnderItsKey(t *testing.T) {
 	}
 	if _, err := commit("ann", "carl"); services.CodeOf(err) != services.Conflict {
 		t.Errorf("with another recipient: %v", err)
+	}
+}
+
+// A message without a type has the default type of the settings.
+func TestTheDefaultTypeIsTheFirstOfTheSettings(t *testing.T) {
+	if types := services.WithDefaults(Settings{}).Types; !slices.Equal(types, []string{services.DefaultMessageType}) {
+		t.Errorf("the settings have the types %v, and a message without a type is of %s", types, services.DefaultMessageType)
 	}
 }

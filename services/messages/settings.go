@@ -11,7 +11,7 @@ import (
 // Settings are the settings of site messages. A type that is taken out of them is shown nowhere. Its messages are shown again when the
 // type comes back.
 type Settings struct {
-	// New takes services.DefaultMessageType for none.
+	// New takes the default for none, which is services.DefaultMessageType.
 	Types []string `name:"site-message-types" default:"general" placeholder:"LIST" for:"serve,import,webhooks" help:"the types of site messages, 1 to 8, each with a count of its own; the first is the default; messages of a type that is removed from the list are not shown"`
 }
 

@@ -80,7 +80,7 @@ func (s Source) Empty(document *rdb.Document) {
 }
 
 // Render counts the unread messages of each type.
-func (Source) Render(v *source.View, badges *services.Badges) {
+func (Source) Render(v *source.Rendering, badges *services.Badges) {
 	oldest, expires := v.Expiry.OldestCountedDay(services.SourceSiteMessages, v.Today()), v.Expiry.Expires(services.SourceSiteMessages)
 	for _, state := range v.Document.Messages {
 		if expires {

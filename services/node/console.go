@@ -43,7 +43,7 @@ var overviewMetrics = []struct {
 func (s *Server) newConsole(identity *transport.Identity, root *resolvers.Resolver) http.Handler {
 	// resolvers.WithHotOperations, which makes frequent operations faster, is not used here: an operator's page is rare.
 	local := transport.NewLocalExecutor(transport.LocalExecutorConfig{
-		Schema: graph.NewSchema(graph.Config{Resolvers: root}), PrepareContext: func(ctx context.Context) context.Context { return dataloader.With(ctx, root.Sources) },
+		Schema: graph.NewSchema(graph.Config{Resolvers: root}), PrepareContext: func(ctx context.Context) context.Context { return dataloader.With(ctx, root.Readers) },
 		ErrorPresenter: resolvers.ErrorPresenter(s.Log), Recover: resolvers.Recover, OperationTimeout: s.Config.Requests.OperationTimeout,
 	})
 	// The console has its own registry beside the registry of /metrics: both only read.

@@ -116,7 +116,7 @@ func TestExport(t *testing.T) {
 		b.MakeUsers("ann", "bob")
 		b.MustWrite(func(tx *sql.Tx) error { return exporttest.InsertFullUser(b.Ctx, tx) })
 		sqltest.Equal(b.T, strings.Split(exportText(b, 1), "\n"), strings.Split(strings.Replace(expectedExport, "OUT_OF_TOTAL", expectedOutOfTotal(b.T), 1), "\n"))
-		if text := exportText(b, 2); strings.Contains(text, "mine") || !strings.Contains(text, "his") || !strings.Contains(text, `"leftAt":"1970-01-01T00:00:02Z"`) {
+		if text := exportText(b, 2); strings.Contains(text, "mine") || !strings.Contains(text, "theirs") || !strings.Contains(text, `"leftAt":"1970-01-01T00:00:02Z"`) {
 			b.T.Errorf("of bob:\n%s", text)
 		}
 	})

@@ -21,10 +21,10 @@ func (s *Server) metrics() http.Handler {
 	return promhttp.HandlerFor(s.registry(), promhttp.HandlerOpts{})
 }
 
-// metricSources are the parts of the node that describe metrics of their own. A new part with metrics has one line here. Parts that are
+// metricParts are the parts of the node that describe metrics of their own. A new part with metrics has one line here. Parts that are
 // switched off are here too: what they count stays at 0, or is absent.
-func (s *Server) metricSources() []metricSource {
-	return []metricSource{
+func (s *Server) metricParts() []metricPart {
+	return []metricPart{
 		// Clients: connections, sockets and pushes.
 		s.Connections, s.sockets, s.Hub, s.Limiter,
 		// Projections: rebuilds, what the audit had to mend, what was delivered and freed.
@@ -36,8 +36,8 @@ func (s *Server) metricSources() []metricSource {
 	}
 }
 
-// metricSource is a part of the node with metrics.
-type metricSource interface{ Metrics() []metrics.Group }
+// metricPart is a part of the node with metrics.
+type metricPart interface{ Metrics() []metrics.Group }
 
 // registry has the node's metrics: its own, Go's and the process'. Values are read at each scrape. A test compares the names in deploy
 // with those of the parts. Each call makes a new registry, because each handler and the console have their own. A metric may be read at
@@ -46,8 +46,8 @@ func (s *Server) registry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	// The metrics of Go and of the process: memory, goroutines, open files.
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	for _, source := range s.metricSources() {
-		for _, group := range source.Metrics() {
+	for _, part := range s.metricParts() {
+		for _, group := range part.Metrics() {
 			registry.MustRegister(newMetricCollector(group))
 		}
 	}

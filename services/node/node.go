@@ -179,7 +179,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	var graphql http.Handler = transport.Handler(transport.Config{
 		Schema: resolvers.WithHotOperations(graph.NewSchema(graph.Config{Resolvers: root}), root), Identity: identity, Sockets: s.sockets,
 		Limits: resolvers.Limits{Limiter: s.Limiter}, Proxies: proxies,
-		ErrorPresenter: resolvers.ErrorPresenter(log), Recover: resolvers.Recover, AddMiddleware: s.operationMiddleware(root.Sources),
+		ErrorPresenter: resolvers.ErrorPresenter(log), Recover: resolvers.Recover, AddMiddleware: s.operationMiddleware(root.Readers),
 		Introspection: cfg.allowIntrospection(), Origins: cfg.Origins.Allowed, RequestSettings: cfg.Requests, Trusted: trusted, Log: log,
 		FieldWeights: resolvers.CostWeights, MaxPageSizes: resolvers.MaxPageSizes, MaxListLengths: resolvers.ListLengths,
 	})
@@ -216,9 +216,9 @@ func (s *Server) readTokenKeys(ctx context.Context) (identity *transport.Identit
 
 // operationMiddleware is the middleware of operations: loaders for each response, and spans. Without --traces nothing is added for
 // spans, so that nothing is paid for them.
-func (s *Server) operationMiddleware(sources dataloader.Sources) func(*handler.Server) {
+func (s *Server) operationMiddleware(readers dataloader.Readers) func(*handler.Server) {
 	return func(server *handler.Server) {
-		resolvers.UseLoader(sources)(server)
+		resolvers.UseLoader(readers)(server)
 		if s.spans != nil {
 			transport.TraceOperations(server)
 		}

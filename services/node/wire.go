@@ -108,7 +108,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		}),
 		Feed: feedService, Live: s.Live, Chat: chatService, Notifications: notificationService, Messages: messageService,
 		Announcements: announcementService, Views: viewService, Badge: s.Badge, Hub: s.Hub,
-		Sources: dataloader.Sources{Posts: s.Caches.Reader, Shows: s.Live.Memory},
+		Readers: dataloader.Readers{Posts: s.Caches.Reader, Shows: s.Live.Memory},
 		Refs:    refs.New(s.Store), Jobs: s.Jobs, Queue: s.Jobs, Fanout: s.Fanout, Projector: s.Projector, Cleaner: s.cleaner,
 		Stream: s.stream, Webhooks: s.webhooks, Devices: s.devices,
 		Exports:  export.Reader{DB: s.Store, Kinds: AllExportKinds},

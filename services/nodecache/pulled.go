@@ -68,7 +68,7 @@ func newPulledCache(log *changelog.Follower, facts PulledFacts) *PulledCache {
 	}
 	log.Register(changelog.Kind{Name: PullChangelogKind, Load: p.load, Apply: changelog.ApplyEach(p.apply)})
 	log.RegisterPollTask(changelog.PollTask{Name: "pulled posts", Phase: changelog.AfterEachLogRead, Run: p.readRequested})
-	log.RegisterVersionSource(changelog.VersionSource{AddVersions: p.addVersions, Unfollow: p.readers.Unfollow})
+	log.RegisterVersionPart(changelog.VersionPart{AddVersions: p.addVersions, Unfollow: p.readers.Unfollow})
 	return p
 }
 
@@ -79,7 +79,7 @@ func (p *PulledCache) SetFollowedAuthors(user services.UserID, authors []service
 }
 
 // addVersions adds to each user's sum the versions of the authors in their badges, as this node knows them. The shared half of the
-// badges' version rises with the sum: see changelog.VersionSource.
+// badges' version rises with the sum: see changelog.VersionPart.
 func (p *PulledCache) addVersions(users []services.UserID, sums []uint64) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

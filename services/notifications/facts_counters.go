@@ -15,14 +15,14 @@ import (
 
 var (
 	// An upsert locks each row, whether it exists or not, in the order of n.
-	lockRecipientRows = sql.NewStatement("lock notification heads", `
+	lockRecipientRows = sql.NewStatement("lock recipient rows of notifications", `
 INSERT INTO notification_heads AS h (recipient, head, gen, undo, undo_at)
 SELECT recipient, 0, 0, 0, 0 FROM {rows $1 n BIGINT, recipient BIGINT} AS c WHERE TRUE ORDER BY n
 ON CONFLICT (recipient) DO UPDATE SET head = h.head
 RETURNING recipient, head, gen, undo, undo_at`)
 
 	// lockRecipientRows has locked the rows, so no other transaction writes them meanwhile.
-	updateRecipientRows = sql.NewStatement("set notification heads", `
+	updateRecipientRows = sql.NewStatement("update recipient rows of notifications", `
 UPDATE notification_heads SET head = c.head, gen = c.gen, undo = c.undo, undo_at = c.undo_at
 FROM {rows $1 recipient BIGINT, head BIGINT, gen BIGINT, undo BIGINT, undo_at BIGINT} AS c
 WHERE notification_heads.recipient = c.recipient`)

@@ -99,7 +99,7 @@ WHERE `+inGroupCondition("n")+` GROUP BY c.i`)
 
 	// generationAndNewestUnread reads a user's generation of marks (Page.MarkGeneration), and the greatest position of an unread
 	// group: a mark of the whole list reaches up to that position.
-	generationAndNewestUnread = sql.NewStatement("the generation and the last place of notifications", `
+	generationAndNewestUnread = sql.NewStatement("the generation and the last position of notifications", `
 SELECT h.gen, COALESCE((SELECT max(unread.last) FROM (
 		SELECT (SELECT g.newest FROM notification_groups g WHERE g.recipient = $1 AND g.category = c.category AND g.newest > g.read_to
 			ORDER BY g.newest DESC LIMIT 1) AS last
@@ -107,7 +107,7 @@ SELECT h.gen, COALESCE((SELECT max(unread.last) FROM (
 FROM notification_heads h WHERE h.recipient = $1`)
 
 	// listedGroupsAtPositions finds groups by any of their positions: the ID of a notification is a position, and so is an upTo.
-	listedGroupsAtPositions = sql.NewStatement("notifications with their places", `
+	listedGroupsAtPositions = sql.NewStatement("notifications with their positions", `
 SELECT n.place, g.category, g.subject, g.bucket, g.first, g.newest, g.at, g.read_to, g.causes,
 	COALESCE((SELECT seen FROM notification_state s WHERE s.recipient = g.recipient AND s.category = g.category), 0)
 FROM notification_causes n CROSS JOIN notification_groups g

@@ -179,7 +179,7 @@ func (p *stateMachine) sendMark() {
 	var upTo services.NotificationID
 	if len(d.groupPositions) > 0 {
 		if upTo = d.markAllUpTo; rapid.Bool().Draw(p.t, "up to one of them") {
-			upTo = rapid.SampledFrom(d.groupPositions).Draw(p.t, "place")
+			upTo = rapid.SampledFrom(d.groupPositions).Draw(p.t, "position")
 		}
 	}
 	categories := rapid.Permutation(modelCategories).Draw(p.t, "categories")[:rapid.IntRange(1, 4).Draw(p.t, "how many")]

@@ -45,7 +45,7 @@ RETURNING category`
 
 var (
 	// groupsAtPositions finds the groups that contain some positions. A position is the n.place of a cause.
-	groupsAtPositions = sql.NewStatement("notifications by place", `
+	groupsAtPositions = sql.NewStatement("notifications by position", `
 SELECT n.category, n.subject, n.bucket, n.place, g.first, g.newest FROM notification_causes n CROSS JOIN notification_groups g
 WHERE n.recipient = $1 AND {in n.place $2 BIGINT}
 	AND g.recipient = n.recipient AND g.category = n.category AND g.subject = n.subject AND g.bucket = n.bucket`)

@@ -35,7 +35,7 @@ func positionsOfSequence(moment services.SortableID, user services.UserID, seque
 
 // selectLastPositions reads the last taken position of each range. It looks only at the end of the range in the index of positions,
 // and not at all rows in the range.
-var selectLastPositions = sql.NewStatement("the last place of a range", `SELECT c.i, (SELECT max(n.place) FROM notification_causes n
+var selectLastPositions = sql.NewStatement("the last position of a range", `SELECT c.i, (SELECT max(n.place) FROM notification_causes n
 	WHERE n.recipient = c.recipient AND n.place >= c.first AND n.place <= c.last)
 FROM {rows $1 i BIGINT, recipient BIGINT, first BIGINT, last BIGINT} AS c`)
 

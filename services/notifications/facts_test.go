@@ -273,7 +273,7 @@ func TestApplyCausesAtOnce(t *testing.T) {
 			state := sqltest.Must(statesOfUser(b.Ctx, b.DB, n))(b.T)[0]
 			causes := sqltest.Must(sqltest.QueryLines(b.Ctx, b, "SELECT DISTINCT place FROM notification_causes WHERE recipient = $1 AND standing", n))(b.T)
 			if state.Version != workers*rounds || len(causes) != workers*rounds || state.UnseenByDay[0] != 1 {
-				b.T.Errorf("user %d has %d places and the state %+v", n, len(causes), state)
+				b.T.Errorf("user %d has %d positions and the state %+v", n, len(causes), state)
 			}
 		}
 	})

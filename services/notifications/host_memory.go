@@ -33,7 +33,7 @@ func newCategoryMemory(db *sql.DB, log *changelog.Follower, install func(*servic
 	m := &CategoryMemory{db: db, log: log, setDocumentFields: install}
 	if log != nil {
 		log.Register(changelog.Kind{Name: ChangelogKind, Load: m.load, ConcernsAllUsers: true})
-		log.RegisterVersionSource(changelog.VersionSource{AddVersions: m.addVersions})
+		log.RegisterVersionPart(changelog.VersionPart{AddVersions: m.addVersions})
 	}
 	return m
 }

@@ -58,14 +58,14 @@ func (p *recipientHistory) setRandomMode() {
 // renderBadges renders the recipient's notification counts from their document or, with facts, from SQL.
 func (p *recipientHistory) renderBadges(facts bool) *services.Badges {
 	of := Source{db: p.Store}
-	view := source.View{Settings: &source.Settings{}, Document: p.Document(p.recipient), Moment: source.Moment{Now: p.Clock.Now(), MonotonicNow: p.Clock.Now()}}
+	rendering := source.Rendering{Settings: &source.Settings{}, Document: p.Document(p.recipient), Moment: source.Moment{Now: p.Clock.Now(), MonotonicNow: p.Clock.Now()}}
 	if facts {
 		var documents [1]rdb.Document
 		p.Must(of.Facts(p.TB.Context(), []services.UserID{p.recipient}, 0, documents[:]))
-		view.Document = documents[0]
+		rendering.Document = documents[0]
 	}
 	badges := &services.Badges{}
-	of.Render(&view, badges)
+	of.Render(&rendering, badges)
 	return badges
 }
 

@@ -20,9 +20,9 @@ func (n node) setLikePreference(user services.UserID, change PreferenceChange) (
 // likeCount is the count of likes as the document of a user has it.
 func (n node) likeCount(user services.UserID) services.Count {
 	n.TB.Helper()
-	view := source.View{Settings: &source.Settings{}, Document: n.Document(user), Moment: source.Moment{Now: n.Clock.Now(), MonotonicNow: n.Clock.Now()}}
+	rendering := source.Rendering{Settings: &source.Settings{}, Document: n.Document(user), Moment: source.Moment{Now: n.Clock.Now(), MonotonicNow: n.Clock.Now()}}
 	badges := &services.Badges{}
-	Source{db: n.Store}.Render(&view, badges)
+	Source{db: n.Store}.Render(&rendering, badges)
 	return badges.Notifications.Like
 }
 

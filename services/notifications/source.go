@@ -51,7 +51,7 @@ func (Source) Sum(badges *services.Badges) *services.Count { return &badges.Noti
 
 // CopyNonCounts copies the position of the newest notification from earlier badges. It sets the version of the list to 0, unknown,
 // so that a watcher of the list reads it again.
-func (Source) CopyNonCounts(_ *source.View, badges *services.Badges, earlier source.ShownBadges) {
+func (Source) CopyNonCounts(_ *source.Rendering, badges *services.Badges, earlier source.ShownBadges) {
 	badges.Notifications.Newest, badges.Notifications.Version = earlier.Badges.Notifications.Newest, 0
 	badges.Notifications.Positions = earlier.Badges.Notifications.Positions
 }
@@ -87,7 +87,7 @@ func (s Source) Facts(ctx context.Context, users []services.UserID, _ int64, doc
 
 // Render counts the unseen groups of the last days, by category. Groups expire day by day: while any of them counts, the badges
 // change at the next midnight.
-func (s Source) Render(v *source.View, badges *services.Badges) {
+func (s Source) Render(v *source.Rendering, badges *services.Badges) {
 	today, hosts := v.Today(), v.Document.Categories
 	v.AddTimeBoundaries(today)
 	// The version of the definitions is a part of the badges' version.

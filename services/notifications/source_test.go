@@ -13,7 +13,7 @@ import (
 func (n node) render(document rdb.Document) *services.Badges {
 	badges := &services.Badges{}
 	now := source.Moment{Now: n.Clock.Now(), MonotonicNow: n.Clock.Now()}
-	n.service.Source().Render(&source.View{Settings: &source.Settings{}, Document: document, Moment: now}, badges)
+	n.service.Source().Render(&source.Rendering{Settings: &source.Settings{}, Document: document, Moment: now}, badges)
 	return badges
 }
 

@@ -26,7 +26,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/singleflight"
 
@@ -87,12 +86,7 @@ type Projector struct {
 
 // New makes the projector, and registers the kinds of its jobs.
 func New(cfg Config) *Projector {
-	if cfg.DormantAfter == 0 {
-		cfg.DormantAfter = 30 * 24 * time.Hour
-	}
-	if cfg.IdleAfter == 0 {
-		cfg.IdleAfter = 7 * 24 * time.Hour
-	}
+	cfg.Settings = services.WithDefaults(cfg.Settings)
 	// If IdleAfter were longer than DormantAfter, users would get no posts pushed (dormant) and no rebuild (not idle yet) in
 	// between.
 	cfg.IdleAfter = min(cfg.IdleAfter, cfg.DormantAfter)

@@ -80,7 +80,7 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, reaso
 	if err != nil {
 		return rdb.Document{}, err // the run goes on without this caller and may still write to own: reading it here would be a race
 	}
-	// A refill also marks a user for whom it did nothing: after an import, only this tells the host application, by the change
+	// A refill also marks a user whose document stayed as it was: after an import, only this tells the host application, by the change
 	// stream, that the badges of an idle or dormant user have changed.
 	return own, p.Mark(ctx, []services.UserID{user})
 }

@@ -98,8 +98,7 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	defaultTo(&c.MinSendInterval, 100*time.Millisecond)
-	defaultTo(&c.ReconcileInterval, time.Second)
+	c.Settings = services.WithDefaults(c.Settings)
 	defaultTo(&c.Lease, 90*time.Second)
 	defaultTo(&c.KeepUnwatchedFor, 2*time.Second)
 	defaultTo(&c.CompareOneUserIn, 30)

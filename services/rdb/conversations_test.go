@@ -37,7 +37,7 @@ func TestManyStatesAreWrittenInBatches(t *testing.T) {
 		}
 		sums := v.readDocument().Conversations
 		if sums.Unread != 125*125 || len(sums.CountedOnRead) != 125 {
-			v.Errorf("%d unread, %d places", sums.Unread, len(sums.CountedOnRead))
+			v.Errorf("%d unread, %d positions", sums.Unread, len(sums.CountedOnRead))
 		}
 		if again := v.putStates(states...); again[0].Status != redis.Unchanged || v.readDocument().Conversations.Unread != sums.Unread {
 			v.Errorf("again: %+v", again[0])

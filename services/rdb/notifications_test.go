@@ -170,7 +170,7 @@ func TestANewestPositionNeedsItsCounts(t *testing.T) {
 		// An earlier version of Tidings wrote this position for a category without notifications.
 		v.writeField("HC", InitialValue)
 		if d := v.readDocument(); !d.Ready || d.Notifications[1].Newest != 0 {
-			v.Errorf("with a place before all others: %+v", d)
+			v.Errorf("with a position before all others: %+v", d)
 		}
 	})
 }
@@ -183,10 +183,10 @@ func TestACategoryWithoutItsCountsOrPositionIsRebuilt(t *testing.T) {
 			return func() { v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), field).Err()) }
 		}
 		for what, damage := range map[string]func(){
-			"counts without a place":         func() { v.putCounts(newLikeCounts(7)); lost("HL")() },
-			"counts with an empty place":     func() { v.putCounts(newLikeCounts(7)); v.writeField("HL", "") },
-			"a place without counts":         func() { v.putCounts(newLikeCounts(7)); lost("NL")() },
-			"a place with broken counts":     func() { v.putCounts(newLikeCounts(7)); v.writeField("NL", "7;x") },
+			"counts without a position":      func() { v.putCounts(newLikeCounts(7)); lost("HL")() },
+			"counts with an empty position":  func() { v.putCounts(newLikeCounts(7)); v.writeField("HL", "") },
+			"a position without counts":      func() { v.putCounts(newLikeCounts(7)); lost("NL")() },
+			"a position with broken counts":  func() { v.putCounts(newLikeCounts(7)); v.writeField("NL", "7;x") },
 			"an empty position, none before": func() { v.writeField("HL", "") },
 			"a broken position, none before": func() { v.writeField("HL", "9;nowhere") },
 			"a position of a former version": func() { v.writeField("HL", InitialValue) },

@@ -64,7 +64,7 @@ type Service struct {
 func New(cfg Config) *Service {
 	return &Service{
 		store: cfg.Store, people: cfg.People, projector: cfg.Projector, fanout: cfg.Fanout, notifications: cfg.Notifications, ids: cfg.IDs,
-		limits: cfg.Settings.withDefaults(), onBlock: cfg.OnBlock,
+		limits: services.WithDefaults(cfg.Settings), onBlock: cfg.OnBlock,
 	}
 }
 

@@ -197,7 +197,7 @@ func (t *functionBatch) firstConflict() error {
 // runs.
 func (t *functionBatch) replayFunctions(prefetched bool) {
 	var all []endHookValue
-	sure := true // all functions before are final or settled
+	earlierSettled := true // all functions before are final or settled
 	for i := range t.runs {
 		end := i == len(t.runs)-1
 		// The end hooks of a single function wait for it: values that it has not kept yet would change their statements.
@@ -210,9 +210,9 @@ func (t *functionBatch) replayFunctions(prefetched bool) {
 			if end { // the last function runs the end hooks of all others
 				t.tx.endHookValues = all
 			}
-			t.runs[i] = t.replayFunction(i, &replayer{lastPassSteps: t.runs[i].steps, earlierFunctionsSettled: sure, repeatsLastPass: true})
+			t.runs[i] = t.replayFunction(i, &replayer{lastPassSteps: t.runs[i].steps, earlierFunctionsSettled: earlierSettled, repeatsLastPass: true})
 		}
-		sure = sure && (i < t.finalFunctions || t.runs[i].settled)
+		earlierSettled = earlierSettled && (i < t.finalFunctions || t.runs[i].settled)
 		all = append(all, t.runs[i].endHookValues...)
 	}
 }

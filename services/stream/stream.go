@@ -93,12 +93,7 @@ type Stats struct {
 
 // New makes the stream of a node.
 func New(cfg Config) *Service {
-	if cfg.ChangeInterval == 0 {
-		cfg.ChangeInterval = time.Second
-	}
-	if cfg.LapInterval == 0 {
-		cfg.LapInterval = time.Minute
-	}
+	cfg.Settings = services.WithDefaults(cfg.Settings)
 	if cfg.Lease == 0 {
 		cfg.Lease = 5 * time.Second
 	}

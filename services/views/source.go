@@ -42,7 +42,7 @@ func (v Source) Facts(ctx context.Context, users []services.UserID, _ int64, doc
 }
 
 // Render sets the badge of the views from the count in the user's document. Items of views do not expire.
-func (Source) Render(v *source.View, badges *services.Badges) {
+func (Source) Render(v *source.Rendering, badges *services.Badges) {
 	state := v.Document.Views
 	badges.Views = source.ExactCount(state.Unread)
 	if state.AtLeast {

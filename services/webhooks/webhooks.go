@@ -73,12 +73,7 @@ type Service struct {
 
 // New makes the webhooks of a node.
 func New(cfg Config) *Service {
-	if cfg.Timeout == 0 {
-		cfg.Timeout = 10 * time.Second
-	}
-	if cfg.ParallelRequests == 0 {
-		cfg.ParallelRequests = 8
-	}
+	cfg.Settings = services.WithDefaults(cfg.Settings)
 	// One client for all endpoints: it keeps connections to each of their hosts.
 	allow, _ := outbound.ParseNetworks(cfg.Allow) // Faults has checked them
 	guard := outbound.Guard{Allow: allow, SettingName: "--webhooks-allow (TIDINGS_WEBHOOKS_ALLOW)"}

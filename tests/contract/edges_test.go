@@ -27,7 +27,7 @@ func TestBodiesThatDoNotArriveAreCutOff(t *testing.T) {
 		"a length": "POST /graphql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n{",
 		"chunks":   "POST /graphql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
 		"refused":  "POST /graphql HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 60000\r\n\r\n{",
-		"no place": "POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n{",
+		"bad path": "POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n{",
 		"health":   "GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n{",
 		"headers":  "POST /graphql HTTP/1.1\r\nHost: localhost\r\nContent-",
 	} {
@@ -105,5 +105,5 @@ func TestConnectionsPerAddress(t *testing.T) {
 	if err := held[0].Close(); err != nil {
 		t.Fatal(err)
 	}
-	world.Eventually(t, 30*time.Second, "the place of a closed connection is free", func() bool { return healthy(n.DialTCP()) })
+	world.Eventually(t, 30*time.Second, "the slot of a closed connection is free", func() bool { return healthy(n.DialTCP()) })
 }

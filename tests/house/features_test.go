@@ -34,7 +34,7 @@ var nonFeatures = map[string]featureImports{
 	// These work on the users and the posts that every badge is about.
 	"services/badge":     {"people positions posts", "the home feed is its own source; a visit is recorded before the badges are read from SQL"},
 	"services/audit":     {"posts", "it recounts the counts below posts"},
-	"services/erasures":  {"people", "it locks the user whom it erases, and tells nodes by the log of profiles"},
+	"services/erasures":  {"people", "it locks the user that it erases, and tells nodes by the log of profiles"},
 	"services/stream":    {"people", "its laps go over the active users, and changes alert from a time that the user set"},
 	"services/projector": {"people positions posts", "a document begins with the home feed and the visit of its user"},
 	"services/nodecache": {"people posts", "it holds posts, and the users who wrote them"},

@@ -22,35 +22,6 @@ import (
 // change for a task, such as a new badge source, is called a recipe.
 var docsDeclarationRow = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\| `([\\w ]+)` \\|")
 
-// declarationsListingSources has the declarations, by file and name, that list the sources of the badges. Each has a function that
-// returns the text that must be in it for a source; nil if there is no such text. The sources here are those that are one count, which
-// are in services.CountFields; no other list has a line for them.
-var declarationsListingSources = map[[2]string]func(field services.CountField) string{
-	{"services/sources.go", "Sources"}:                                func(f services.CountField) string { return sourceConstantName(f) },
-	{"services/sources.go", "CountFields"}:                            func(f services.CountField) string { return `"` + f.Name + `"` },
-	{"graph/badges.graphqls", "enum BadgeSource"}:                     func(f services.CountField) string { return string(f.Source) },
-	{"graph/badges.graphqls", "type Badges"}:                          func(f services.CountField) string { return f.Name + ": BadgeCount!" },
-	{"services/rdb/versioned_fields.go", "fixedVersionedFields"}:      nil, // it lists fields of documents and not names of sources
-	{"services/rdb/versioned_fields.go", "VersionedValues"}:           nil,
-	{"services/rdb/versioned_fields.go", "parseFixedVersionedFields"}: nil,
-	{"services/node/wire.go", "Sources"}:                              nil, // registration refuses a list that lacks a source
-	{"services/node/wire.go", "wire"}:                                 nil,
-	{"services/node/wire.go", "AllExportKinds"}:                       nil, // TestEveryTableIsExportedOrNot finds a table that is missing
-	{"services/node/exports_test.go", "tablesNotExported"}:            nil,
-	{"services/node/wire.go", "eraseSteps"}:                           nil, // TestErasureLeavesNothing finds rows that are left
-	{"tests/nodes/kinds_test.go", "allJobKinds"}:                      nil, // TestANodeKnowsEveryKindOfJob finds a kind that is missing
-	{"docs/architecture.md", "Packages"}:                              nil, // checkTree finds a package that is missing
-}
-
-// sourceConstantName returns the name of a source's constant in package services, such as SourceHomeFeed.
-func sourceConstantName(f services.CountField) string {
-	return "Source" + strings.ToUpper(f.Name[:1]) + f.Name[1:]
-}
-
-// filesWithoutSourceNames are files that loop over services.CountFields or use code generated from the schema, and so must not name a
-// source that is one count.
-var filesWithoutSourceNames = []string{"resolvers/hot_badges.go", "services/stream/types.go", "services/push/face.go", "services/rdb/layout.go", "services/rdb/document.go"}
-
 // declarationsInDocsSection returns the rows of the table in a section of docs/architecture.md: a file and a declaration in it.
 func declarationsInDocsSection(t *testing.T, section string) (places [][2]string) {
 	t.Helper()
@@ -63,44 +34,6 @@ func declarationsInDocsSection(t *testing.T, section string) (places [][2]string
 		places = append(places, [2]string{match[1], match[2]})
 	}
 	return places
-}
-
-// The recipe for a badge source names every place that lists the sources, and no other place.
-func TestTheRecipeForABadgeSourceNamesEveryPlace(t *testing.T) {
-	named := map[[2]string]bool{}
-	for _, place := range declarationsInDocsSection(t, "Add a badge source") {
-		named[place] = true
-	}
-	for place := range named {
-		if _, known := declarationsListingSources[place]; !known {
-			t.Errorf("%s in %s is a step that nothing needs", place[1], place[0])
-		}
-	}
-	for place, line := range declarationsListingSources {
-		if !named[place] {
-			t.Errorf("%s in %s is no step of the recipe", place[1], place[0])
-			continue
-		}
-		text := readRepositoryFile(t, place[0])
-		_, after, found := strings.Cut(text, place[1])
-		after, _, _ = strings.Cut(after, "}\n") // the end of the list
-		if !found {
-			t.Errorf("%s has no %s", place[0], place[1])
-			continue
-		}
-		for _, field := range services.CountFields {
-			if line != nil && !strings.Contains(after, line(field)) {
-				t.Errorf("%s in %s lacks %s", place[1], place[0], line(field))
-			}
-		}
-	}
-	for _, path := range filesWithoutSourceNames {
-		for _, field := range services.CountFields {
-			if text := readRepositoryFile(t, path); strings.Contains(text, sourceConstantName(field)[len("Source"):]+" ") || strings.Contains(text, `"`+field.Name+`"`) {
-				t.Errorf("%s names %s: the recipe lacks the step, or CountFields can bring it", path, field.Name)
-			}
-		}
-	}
 }
 
 // codeInDocs matches code in a page.
@@ -303,24 +236,6 @@ func TestThePathsOfTheArchitectureExist(t *testing.T) {
 				t.Errorf("%s: %s has no %s", section, place[0], place[1])
 			}
 		}
-	}
-}
-
-// services.CountFields has every source that is one count in the badges once, with a source that exists.
-func TestCountFieldsAreSources(t *testing.T) {
-	badges, seen := &services.Badges{}, map[*services.Count]bool{}
-	for _, field := range services.CountFields {
-		if !slices.Contains(services.Sources, field.Source) || seen[field.CountIn(badges)] {
-			t.Errorf("%+v is of no source, or twice there", field)
-		}
-		seen[field.CountIn(badges)] = true
-	}
-	schema := readRepositoryFile(t, "graph/badges.graphqls")
-	_, object, _ := strings.Cut(schema, "\ntype Badges ")
-	object, _, _ = strings.Cut(object, "\n}")
-	counts := strings.Count(object, ": BadgeCount!") - 1 // the total is not a source
-	if counts != len(services.CountFields) {
-		t.Errorf("the schema has %d sources that are one count, CountFields %d", counts, len(services.CountFields))
 	}
 }
 

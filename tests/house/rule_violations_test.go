@@ -167,7 +167,7 @@ func TestCheckTreeAcceptsAllowedTrees(t *testing.T) {
 		"a test with its own helper":    {"services/people/s_test.go": goFileText("people_test", "tidings/services/people/peopletest tidings/services/people", "")},
 		"tests of the words":            {"services/s_test.go": goFileText("services", "pgregory.net/rapid", "")},
 		"a client of the whole program": {"tests/nodes/n_test.go": goFileText("nodes", "github.com/gorilla/websocket tidings/web/browsertest tidings/tests/world", "")},
-		"the bench":                     {"bench/peers/p.go": goFileText("main", "github.com/redis/go-redis/v9 tidings/transport tidings/services/poem", "")},
+		"the bench":                     {"bench/baselines/p.go": goFileText("main", "github.com/redis/go-redis/v9 tidings/transport tidings/services/poem", "")},
 		"an example":                    {"docs/examples/host/h.go": goFileText("host", "database/sql modernc.org/sqlite github.com/golang-jwt/jwt/v5", "")},
 		"generated code":                {"graph/g.go": long},
 		"399 lines, 79 in a function":   {"web/w.go": goFileText("web", "", strings.Repeat(emptyLines40, 7)+strings.Repeat("\n", 38)+"func f() {"+emptyLines40+strings.Repeat("\n", 38)+"}\n")},

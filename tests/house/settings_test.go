@@ -4,6 +4,7 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -33,5 +34,24 @@ func TestTheSettingsOfEachPackageAreInTheConfig(t *testing.T) {
 	}
 	if fields := strings.Count(config, "`embed:"); listed < 20 || listed != fields {
 		t.Errorf("%d types of settings are there, and node.Config embeds %d", listed, fields)
+	}
+}
+
+// A default of a setting is in its tag alone. A package with defaults takes them from there by services.WithDefaults, and does not
+// write them again. Those of the node and of commands are for the command line alone, and that of jobs is an argument.
+func TestEachPackageTakesItsDefaultsFromTheTags(t *testing.T) {
+	checked := 0
+	for pkg := range packageLayers {
+		text := packageText(t, pkg)
+		if !strings.Contains(text, `default:"`) || slices.Contains([]string{"services/node", "services/command", "services/jobs"}, pkg) {
+			continue
+		}
+		checked++
+		if !strings.Contains(text, "services.WithDefaults(") {
+			t.Errorf("%s does not call services.WithDefaults", pkg)
+		}
+	}
+	if checked < 10 {
+		t.Errorf("only %d packages have defaults", checked)
 	}
 }

@@ -79,7 +79,7 @@ func (e *allSourcesModel) markConversationRead(t *rapid.T) {
 	if len(e.conversation.messages) == 0 {
 		return
 	}
-	person, position := e.DrawPerson(t, "person"), rapid.IntRange(1, len(e.conversation.messages)).Draw(t, "place")
+	person, position := e.DrawPerson(t, "person"), rapid.IntRange(1, len(e.conversation.messages)).Draw(t, "position")
 	e.Node.MustAsk(person, fmt.Sprintf(`mutation{markConversationRead(input:{conversationId:%q,upTo:%q}){badges{version}}}`, e.conversation.id, e.conversation.messages[position-1].id), nil, nil)
 	e.conversation.readUpTo[person] = max(e.conversation.readUpTo[person], position)
 }

@@ -85,7 +85,7 @@ func (e *allSourcesModel) withdrawAnnouncement(t *rapid.T) {
 // announcement changes nothing.
 func (e *allSourcesModel) markAnnouncementsRead(t *rapid.T) {
 	person := e.DrawPerson(t, "person")
-	position := rapid.IntRange(0, len(e.announcements)).Draw(t, "place")
+	position := rapid.IntRange(0, len(e.announcements)).Draw(t, "position")
 	if position == 0 || e.announcements[position-1].withdrawn {
 		return
 	}

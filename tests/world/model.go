@@ -271,7 +271,7 @@ func (w *ReferenceModel) MarkFeedSeen(t *rapid.T) {
 			position = slices.IndexFunc(w.posts, func(p *modelPost) bool { return p.ID == feed[0] }) + 1
 		}
 	} else if len(w.posts) > 0 {
-		position = rapid.IntRange(1, len(w.posts)).Draw(t, "place")
+		position = rapid.IntRange(1, len(w.posts)).Draw(t, "position")
 		upTo = w.posts[position-1].ID
 	} else {
 		return

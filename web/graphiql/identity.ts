@@ -70,7 +70,7 @@ export function forgetToken(): void {
 /** The token that a request carries without a Headers editor; "" for none. */
 export const currentToken = () => (page.development ? `dev:${person.get()}` : token.get());
 
-/** claimsOf reads whom a token is for. It proves nothing: the server does that. */
+/** claimsOf reads the claims of a token. It proves nothing: the server does that. */
 export function claimsOf(bare: string): Claims {
   if (bare.startsWith('dev:')) {
     const [key, scopes] = bare.slice('dev:'.length).split(':');

@@ -87,9 +87,9 @@ type NewestFinder interface {
 	Newest(ctx context.Context, of ExplainRequest) (explanations []services.Explanation, known bool, err error)
 }
 
-// View is one rendering: the document, the state that all users share, and the moment. Each source writes its part of the
+// Rendering is one rendering of badges: the document, the state that all users share, and the moment. Each source writes its part of the
 // badges from it, and says when time alone changes that part next.
-type View struct {
+type Rendering struct {
 	*Settings
 	Document rdb.Document
 	Moment
@@ -105,7 +105,7 @@ type View struct {
 }
 
 // RecordChangeAt records that time alone changes the badges at a moment.
-func (v *View) RecordChangeAt(at time.Time) {
+func (v *Rendering) RecordChangeAt(at time.Time) {
 	if !at.IsZero() && at.After(v.Now) && (v.NextChangeAt.IsZero() || at.Before(v.NextChangeAt)) {
 		v.NextChangeAt = at
 	}
@@ -113,24 +113,24 @@ func (v *View) RecordChangeAt(at time.Time) {
 
 // AddSequence adds the sequence of something that users share, such as the announcements or a conversation. Every node reads the sequence
 // from SQL, so that it never falls for a user, whichever node answers or restarts.
-func (v *View) AddSequence(sequence uint64) {
+func (v *Rendering) AddSequence(sequence uint64) {
 	v.SequenceSum += sequence
 	v.SequenceSumWithoutTime += sequence
 }
 
 // AddTimeBoundaries adds the number of boundaries since 1970 at which time changes these badges.
-func (v *View) AddTimeBoundaries(boundaries int64) { v.SequenceSum += uint64(max(0, boundaries)) }
+func (v *Rendering) AddTimeBoundaries(boundaries int64) { v.SequenceSum += uint64(max(0, boundaries)) }
 
 // RecordExpiry records that the counted items of a source leave its count as days pass. Each day is a boundary of all badges, because
 // notifications expire by day.
-func (v *View) RecordExpiry(source services.Source, value int) {
+func (v *Rendering) RecordExpiry(source services.Source, value int) {
 	if value > 0 && v.Expiry.Expires(source) {
 		v.RecordChangeAt(services.DayStart(v.Today() + 1))
 	}
 }
 
-// ShownBadges are the badges that a view showed at a moment, with the display policy by which it showed them. The readers of the
-// badges share them, so they must not be changed. ShownBadges holds no View: a document is larger than the badges, because it lists
+// ShownBadges are the badges that a rendering showed at a moment, with the display policy by which it showed them. The readers of the
+// badges share them, so they must not be changed. ShownBadges holds no Rendering: a document is larger than the badges, because it lists
 // the authors that its user follows.
 type ShownBadges struct {
 	Policy services.DisplayPolicy
@@ -202,7 +202,7 @@ type DefaultMethods struct{}
 func (DefaultMethods) Empty(*rdb.Document) {}
 
 // CopyNonCounts copies nothing.
-func (DefaultMethods) CopyNonCounts(*View, *services.Badges, ShownBadges) {}
+func (DefaultMethods) CopyNonCounts(*Rendering, *services.Badges, ShownBadges) {}
 
 // Follow follows nothing.
 func (DefaultMethods) Follow(services.UserID, *rdb.Document) {}

@@ -1,4 +1,4 @@
--- Helpers for the lists of followed authors whom a document names: F, whose posts are pulled, and L, who host shows. They stand after
+-- Helpers for the lists of followed authors that a document names: F, whose posts are pulled, and L, who host shows. They stand after
 -- lib.lua and before every script. A list has 12 bytes for each author, in no order: the author (4), and since when they are followed
 -- (8), with the first bit set for a host whose shows do not count.
 

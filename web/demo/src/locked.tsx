@@ -15,9 +15,9 @@ interface Set {
   readonly alert: { readonly source: string; readonly at: string; readonly item: Item | null } | null;
 }
 
-type Told = Pick<Notification, 'category' | 'actors' | 'actorCount'> & { readonly told: string | null; readonly more: string | null };
+type Alerted = Pick<Notification, 'category' | 'actors' | 'actorCount'> & { readonly notificationTitle: string | null; readonly notificationBody: string | null };
 
-interface Item extends Partial<Told> {
+interface Item extends Partial<Alerted> {
   readonly body?: string;
   readonly announced?: string;
   readonly letter?: string;
@@ -96,8 +96,8 @@ export function Locked() {
 function tell({ source, item }: NonNullable<Set['alert']>, words: Words) {
   if (!item) return words.sources[source] ?? source;
   if (item.category) {
-    const { category, told = null, more = null, actors = [], actorCount = 0 } = item;
-    return sentence({ category, title: told, body: more, actors, actorCount }, words);
+    const { category, notificationTitle: title = null, notificationBody: body = null, actors = [], actorCount = 0 } = item;
+    return sentence({ category, title, body, actors, actorCount }, words);
   }
   const who = item.author ?? item.lastMessage?.author ?? item.host;
   const text = item.lastMessage?.text ?? item.body ?? item.show ?? item.announced ?? item.letter ?? '';

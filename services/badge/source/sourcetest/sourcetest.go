@@ -40,7 +40,7 @@ func (e emptySource) Key() services.Source { return e.key }
 func (emptySource) Facts(context.Context, []services.UserID, int64, []rdb.Document) error { return nil }
 
 // Render counts nothing.
-func (e emptySource) Render(_ *source.View, badges *services.Badges) {
+func (e emptySource) Render(_ *source.Rendering, badges *services.Badges) {
 	*e.count(badges) = source.ExactCount(0)
 }
 

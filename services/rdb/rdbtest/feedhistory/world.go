@@ -56,7 +56,7 @@ type World struct {
 	postsReadOnFollow int
 }
 
-// edge is a pair of users of whom one, the reader, follows or followed the other.
+// edge is a pair of users: one, the reader, follows or followed the other.
 type edge struct{ reader, author services.UserID }
 
 const (

@@ -6,27 +6,27 @@ import (
 	"tidings/services"
 )
 
-// VersionSource is a node's memory of data that many users share and that is counted on read. It adds to the sums of VersionSums.
-type VersionSource struct {
+// VersionPart is a node's memory of data that many users share and that is counted on read. It adds to the sums of VersionSums.
+type VersionPart struct {
 	// AddVersions adds a number to each user's sum. The number rises, by one or more, with each change that the user is shown and that
 	// this node has applied. It never falls.
 	AddVersions func(users []services.UserID, sums []uint64)
-	// Unfollow says that users are no longer watched here; nil if the source records no users.
+	// Unfollow says that users are no longer watched here; nil if the part records no users.
 	Unfollow func(users []services.UserID)
 }
 
-// RegisterVersionSource adds a source to those that VersionSums sums up.
-func (f *Follower) RegisterVersionSource(stream VersionSource) {
-	f.versionSources = append(f.versionSources, stream)
+// RegisterVersionPart adds a part to those that VersionSums sums up.
+func (f *Follower) RegisterVersionPart(part VersionPart) {
+	f.versionParts = append(f.versionParts, part)
 }
 
-// VersionSums returns, for each user who is watched here, the sum over all sources of the numbers that AddVersions adds. The shared
+// VersionSums returns, for each user who is watched here, the sum over all parts of the numbers that AddVersions adds. The shared
 // half of a badge's version rises with it, and also as time passes. It is a sum and not a maximum, because each change must raise
 // it, in whatever order a node learns of the changes.
 func (f *Follower) VersionSums(users []services.UserID) []uint64 {
 	sums := make([]uint64, len(users))
-	for _, stream := range f.versionSources {
-		stream.AddVersions(users, sums)
+	for _, part := range f.versionParts {
+		part.AddVersions(users, sums)
 	}
 	return sums
 }
@@ -44,9 +44,9 @@ func (f *Follower) CountApplied(kinds ...string) (entries uint64) {
 
 // Unfollow says that users are no longer watched here.
 func (f *Follower) Unfollow(users []services.UserID) {
-	for _, stream := range f.versionSources {
-		if stream.Unfollow != nil {
-			stream.Unfollow(users)
+	for _, part := range f.versionParts {
+		if part.Unfollow != nil {
+			part.Unfollow(users)
 		}
 	}
 }

@@ -882,7 +882,7 @@ func (ec *executionContext) _BadgeCount_precision(ctx context.Context, field gra
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v Precision) graphql.Marshaler {
-			return ec.marshalNPrecision2tidingsᚋbenchᚋpeersᚋgqlgenᚐPrecision(ctx, selections, v)
+			return ec.marshalNPrecision2tidingsᚋbenchᚋbaselinesᚋgqlgenᚐPrecision(ctx, selections, v)
 		},
 		true,
 		true,
@@ -951,7 +951,7 @@ func (ec *executionContext) _Badges_total(ctx context.Context, field graphql.Col
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *BadgeCount) graphql.Marshaler {
-			return ec.marshalNBadgeCount2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐBadgeCount(ctx, selections, v)
+			return ec.marshalNBadgeCount2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐBadgeCount(ctx, selections, v)
 		},
 		true,
 		true,
@@ -983,7 +983,7 @@ func (ec *executionContext) _Badges_homeFeed(ctx context.Context, field graphql.
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *BadgeCount) graphql.Marshaler {
-			return ec.marshalNBadgeCount2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐBadgeCount(ctx, selections, v)
+			return ec.marshalNBadgeCount2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐBadgeCount(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1015,7 +1015,7 @@ func (ec *executionContext) _Badges_notifications(ctx context.Context, field gra
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *NotificationBadges) graphql.Marshaler {
-			return ec.marshalNNotificationBadges2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐNotificationBadges(ctx, selections, v)
+			return ec.marshalNNotificationBadges2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐNotificationBadges(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1070,7 +1070,7 @@ func (ec *executionContext) _NotificationBadges_total(ctx context.Context, field
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *BadgeCount) graphql.Marshaler {
-			return ec.marshalNBadgeCount2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐBadgeCount(ctx, selections, v)
+			return ec.marshalNBadgeCount2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐBadgeCount(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1102,7 +1102,7 @@ func (ec *executionContext) _NotificationBadges_like(ctx context.Context, field 
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *BadgeCount) graphql.Marshaler {
-			return ec.marshalNBadgeCount2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐBadgeCount(ctx, selections, v)
+			return ec.marshalNBadgeCount2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐBadgeCount(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1249,7 +1249,7 @@ func (ec *executionContext) _Post_kind(ctx context.Context, field graphql.Collec
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v PostKind) graphql.Marshaler {
-			return ec.marshalNPostKind2tidingsᚋbenchᚋpeersᚋgqlgenᚐPostKind(ctx, selections, v)
+			return ec.marshalNPostKind2tidingsᚋbenchᚋbaselinesᚋgqlgenᚐPostKind(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1272,7 +1272,7 @@ func (ec *executionContext) _Post_author(ctx context.Context, field graphql.Coll
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *User) graphql.Marshaler {
-			return ec.marshalNUser2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐUser(ctx, selections, v)
+			return ec.marshalNUser2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐUser(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1350,7 +1350,7 @@ func (ec *executionContext) _PostConnection_edges(ctx context.Context, field gra
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v []*PostEdge) graphql.Marshaler {
-			return ec.marshalNPostEdge2ᚕᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐPostEdgeᚄ(ctx, selections, v)
+			return ec.marshalNPostEdge2ᚕᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐPostEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1382,7 +1382,7 @@ func (ec *executionContext) _PostConnection_pageInfo(ctx context.Context, field 
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *PageInfo) graphql.Marshaler {
-			return ec.marshalNPageInfo2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐPageInfo(ctx, selections, v)
+			return ec.marshalNPageInfo2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐPageInfo(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1437,7 +1437,7 @@ func (ec *executionContext) _PostConnection_end(ctx context.Context, field graph
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *FeedEnd) graphql.Marshaler {
-			return ec.marshalOFeedEnd2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐFeedEnd(ctx, selections, v)
+			return ec.marshalOFeedEnd2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐFeedEnd(ctx, selections, v)
 		},
 		true,
 		false,
@@ -1483,7 +1483,7 @@ func (ec *executionContext) _PostEdge_node(ctx context.Context, field graphql.Co
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *Post) graphql.Marshaler {
-			return ec.marshalNPost2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐPost(ctx, selections, v)
+			return ec.marshalNPost2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐPost(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1515,7 +1515,7 @@ func (ec *executionContext) _Query_viewer(ctx context.Context, field graphql.Col
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
-			return ec.marshalNViewer2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐViewer(ctx, selections, v)
+			return ec.marshalNViewer2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐViewer(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1623,7 +1623,7 @@ func (ec *executionContext) _Subscription_badgesChanged(ctx context.Context, fie
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *Badges) graphql.Marshaler {
-			return ec.marshalNBadges2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐBadges(ctx, selections, v)
+			return ec.marshalNBadges2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐBadges(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1747,7 +1747,7 @@ func (ec *executionContext) _Viewer_badges(ctx context.Context, field graphql.Co
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *Badges) graphql.Marshaler {
-			return ec.marshalNBadges2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐBadges(ctx, selections, v)
+			return ec.marshalNBadges2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐBadges(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1780,7 +1780,7 @@ func (ec *executionContext) _Viewer_homeFeed(ctx context.Context, field graphql.
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *PostConnection) graphql.Marshaler {
-			return ec.marshalNPostConnection2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐPostConnection(ctx, selections, v)
+			return ec.marshalNPostConnection2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐPostConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -3960,7 +3960,7 @@ func (ec *executionContext) ___Type(ctx context.Context, sel ast.SelectionSet, o
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) marshalNBadgeCount2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐBadgeCount(ctx context.Context, sel ast.SelectionSet, v *BadgeCount) graphql.Marshaler {
+func (ec *executionContext) marshalNBadgeCount2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐBadgeCount(ctx context.Context, sel ast.SelectionSet, v *BadgeCount) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -3970,7 +3970,7 @@ func (ec *executionContext) marshalNBadgeCount2ᚖtidingsᚋbenchᚋpeersᚋgqlg
 	return ec._BadgeCount(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNBadges2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐBadges(ctx context.Context, sel ast.SelectionSet, v *Badges) graphql.Marshaler {
+func (ec *executionContext) marshalNBadges2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐBadges(ctx context.Context, sel ast.SelectionSet, v *Badges) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -4028,7 +4028,7 @@ func (ec *executionContext) marshalNInt2int(ctx context.Context, sel ast.Selecti
 	return res
 }
 
-func (ec *executionContext) marshalNNotificationBadges2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐNotificationBadges(ctx context.Context, sel ast.SelectionSet, v *NotificationBadges) graphql.Marshaler {
+func (ec *executionContext) marshalNNotificationBadges2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐNotificationBadges(ctx context.Context, sel ast.SelectionSet, v *NotificationBadges) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -4038,7 +4038,7 @@ func (ec *executionContext) marshalNNotificationBadges2ᚖtidingsᚋbenchᚋpeer
 	return ec._NotificationBadges(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNPageInfo2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐPageInfo(ctx context.Context, sel ast.SelectionSet, v *PageInfo) graphql.Marshaler {
+func (ec *executionContext) marshalNPageInfo2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐPageInfo(ctx context.Context, sel ast.SelectionSet, v *PageInfo) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -4048,7 +4048,7 @@ func (ec *executionContext) marshalNPageInfo2ᚖtidingsᚋbenchᚋpeersᚋgqlgen
 	return ec._PageInfo(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNPost2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐPost(ctx context.Context, sel ast.SelectionSet, v *Post) graphql.Marshaler {
+func (ec *executionContext) marshalNPost2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐPost(ctx context.Context, sel ast.SelectionSet, v *Post) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -4058,7 +4058,7 @@ func (ec *executionContext) marshalNPost2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐP
 	return ec._Post(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNPostConnection2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐPostConnection(ctx context.Context, sel ast.SelectionSet, v *PostConnection) graphql.Marshaler {
+func (ec *executionContext) marshalNPostConnection2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐPostConnection(ctx context.Context, sel ast.SelectionSet, v *PostConnection) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -4068,11 +4068,11 @@ func (ec *executionContext) marshalNPostConnection2ᚖtidingsᚋbenchᚋpeersᚋ
 	return ec._PostConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNPostEdge2ᚕᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐPostEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*PostEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNPostEdge2ᚕᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐPostEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*PostEdge) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNPostEdge2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐPostEdge(ctx, sel, v[i])
+		return ec.marshalNPostEdge2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐPostEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -4084,7 +4084,7 @@ func (ec *executionContext) marshalNPostEdge2ᚕᚖtidingsᚋbenchᚋpeersᚋgql
 	return ret
 }
 
-func (ec *executionContext) marshalNPostEdge2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐPostEdge(ctx context.Context, sel ast.SelectionSet, v *PostEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNPostEdge2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐPostEdge(ctx context.Context, sel ast.SelectionSet, v *PostEdge) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -4094,23 +4094,23 @@ func (ec *executionContext) marshalNPostEdge2ᚖtidingsᚋbenchᚋpeersᚋgqlgen
 	return ec._PostEdge(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNPostKind2tidingsᚋbenchᚋpeersᚋgqlgenᚐPostKind(ctx context.Context, v any) (PostKind, error) {
+func (ec *executionContext) unmarshalNPostKind2tidingsᚋbenchᚋbaselinesᚋgqlgenᚐPostKind(ctx context.Context, v any) (PostKind, error) {
 	var res PostKind
 	err := res.UnmarshalGQL(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNPostKind2tidingsᚋbenchᚋpeersᚋgqlgenᚐPostKind(ctx context.Context, sel ast.SelectionSet, v PostKind) graphql.Marshaler {
+func (ec *executionContext) marshalNPostKind2tidingsᚋbenchᚋbaselinesᚋgqlgenᚐPostKind(ctx context.Context, sel ast.SelectionSet, v PostKind) graphql.Marshaler {
 	return v
 }
 
-func (ec *executionContext) unmarshalNPrecision2tidingsᚋbenchᚋpeersᚋgqlgenᚐPrecision(ctx context.Context, v any) (Precision, error) {
+func (ec *executionContext) unmarshalNPrecision2tidingsᚋbenchᚋbaselinesᚋgqlgenᚐPrecision(ctx context.Context, v any) (Precision, error) {
 	var res Precision
 	err := res.UnmarshalGQL(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNPrecision2tidingsᚋbenchᚋpeersᚋgqlgenᚐPrecision(ctx context.Context, sel ast.SelectionSet, v Precision) graphql.Marshaler {
+func (ec *executionContext) marshalNPrecision2tidingsᚋbenchᚋbaselinesᚋgqlgenᚐPrecision(ctx context.Context, sel ast.SelectionSet, v Precision) graphql.Marshaler {
 	return v
 }
 
@@ -4146,7 +4146,7 @@ func (ec *executionContext) marshalNTime2string(ctx context.Context, sel ast.Sel
 	return res
 }
 
-func (ec *executionContext) marshalNUser2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐUser(ctx context.Context, sel ast.SelectionSet, v *User) graphql.Marshaler {
+func (ec *executionContext) marshalNUser2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐUser(ctx context.Context, sel ast.SelectionSet, v *User) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -4156,7 +4156,7 @@ func (ec *executionContext) marshalNUser2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐU
 	return ec._User(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNViewer2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐViewer(ctx context.Context, sel ast.SelectionSet, v *Viewer) graphql.Marshaler {
+func (ec *executionContext) marshalNViewer2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐViewer(ctx context.Context, sel ast.SelectionSet, v *Viewer) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -4336,7 +4336,7 @@ func (ec *executionContext) marshalOBoolean2ᚖbool(ctx context.Context, sel ast
 	return res
 }
 
-func (ec *executionContext) unmarshalOFeedEnd2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐFeedEnd(ctx context.Context, v any) (*FeedEnd, error) {
+func (ec *executionContext) unmarshalOFeedEnd2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐFeedEnd(ctx context.Context, v any) (*FeedEnd, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -4345,7 +4345,7 @@ func (ec *executionContext) unmarshalOFeedEnd2ᚖtidingsᚋbenchᚋpeersᚋgqlge
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOFeedEnd2ᚖtidingsᚋbenchᚋpeersᚋgqlgenᚐFeedEnd(ctx context.Context, sel ast.SelectionSet, v *FeedEnd) graphql.Marshaler {
+func (ec *executionContext) marshalOFeedEnd2ᚖtidingsᚋbenchᚋbaselinesᚋgqlgenᚐFeedEnd(ctx context.Context, sel ast.SelectionSet, v *FeedEnd) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

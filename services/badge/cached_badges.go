@@ -68,7 +68,7 @@ func (k cachedBadges) staleCopy() *services.Badges {
 		k.makeStale(count)
 	}
 	badges.Notifications.Version, badges.Conversations.List = 0, services.ConversationListVersion{} // the lists may have changed since
-	v := view{sources: k.sources, View: source.View{Settings: k.settings}}
+	v := rendering{sources: k.sources, Rendering: source.Rendering{Settings: k.settings}}
 	v.Document.Policy = k.Policy
 	v.writeTotals(&badges)
 	return &badges
@@ -85,7 +85,7 @@ func (k cachedBadges) makeStale(count *services.Count) {
 
 // fillIn fills the part of a missing source with its last value as STALE, or UNKNOWN without one: no source is ever missing
 // from a total silently.
-func (k cachedBadges) fillIn(v *view, badges *services.Badges, source Source) {
+func (k cachedBadges) fillIn(v *rendering, badges *services.Badges, source Source) {
 	counts := slices.Collect(v.sources.countsDependingOn(source, badges))
 	var had []*services.Count
 	// The remembered badges are of use only if they have the same categories.
@@ -103,6 +103,6 @@ func (k cachedBadges) fillIn(v *view, badges *services.Badges, source Source) {
 	}
 	if k.Badges != nil {
 		// This copies everything that is not a count, such as the dots.
-		source.CopyNonCounts(&v.View, badges, k.ShownBadges)
+		source.CopyNonCounts(&v.Rendering, badges, k.ShownBadges)
 	}
 }
