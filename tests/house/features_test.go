@@ -1,9 +1,12 @@
 package house
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,6 +72,32 @@ func (c *ruleChecker) checkFeatureImport(name string, at int, pkg, target string
 	if feature := featureName(target); feature != "" && !mayImportFeature(pkg, feature) {
 		c.addFault(name, at, "%s imports the feature %s: nonFeatures does not name it", pkg, feature)
 	}
+}
+
+// engines are the packages that serve every feature alike. enginesHistory is the one file of them that names features: the tables of a
+// migration, whose names never change.
+const (
+	engines        = "services/sql services/redis services/jobs services/changelog"
+	enginesHistory = "services/sql/migrate_keys.go"
+)
+
+// featureWord matches the names in package services that belong to one feature.
+var featureWord = regexp.MustCompile(`^(Max)?(Host)?(Post|Show|Notification|Conversation|Message|SiteMessage|Announcement|View|Feed|Follow|Categor)`)
+
+// checkEngineWords checks that an engine uses no type or constant of a feature. All of these are in package services, which engines
+// import too.
+func (c *ruleChecker) checkEngineWords(files *token.FileSet, name string, file *ast.File) {
+	if !slices.Contains(strings.Fields(engines), path.Dir(name)) || isTestFile(name) || name == enginesHistory {
+		return
+	}
+	ast.Inspect(file, func(node ast.Node) bool {
+		if selector, ok := node.(*ast.SelectorExpr); ok {
+			if owner, isName := selector.X.(*ast.Ident); isName && owner.Name == "services" && featureWord.MatchString(selector.Sel.Name) {
+				c.addFault(name, files.Position(selector.Pos()).Line, "an engine names services.%s, which belongs to a feature", selector.Sel.Name)
+			}
+		}
+		return true
+	})
 }
 
 // checkTree reports each import of a feature that the ranks allow and nonFeatures does not.
