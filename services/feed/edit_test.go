@@ -11,7 +11,6 @@ import (
 	"tidings/services/changelog"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/nodecache"
 	"tidings/services/notifications"
 	"tidings/services/posts"
 	"tidings/services/sql"
@@ -280,7 +279,7 @@ func TestRefusedEdits(t *testing.T) {
 	if got := n.feedBodies(reader); !slices.Equal(got, []string{"one"}) {
 		t.Errorf("what was refused left %q", got)
 	}
-	if entries, err := changelog.LogAfter(t.Context(), n.Store, nodecache.PostChangelogKind, 0, 10); err != nil || len(entries) != 1 {
+	if entries, err := changelog.LogAfter(t.Context(), n.Store, posts.ChangelogKind, 0, 10); err != nil || len(entries) != 1 {
 		t.Errorf("the log has %d entries of one deletion, %v", len(entries), err)
 	}
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"math/rand/v2"
 	"slices"
 
@@ -63,7 +64,11 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	s.Fanout = fanout.New(fanoutConfig)
 	// The audit and the cleaner work on everything that is registered below. They find it when they run, so their position in
 	// this order does not matter.
-	s.audit = audit.New(audit.Config{Store: s.Store, Redis: s.Redis, Projector: s.Projector, Clock: s.clock, Log: s.Log, Settings: s.Config.Audit})
+	s.counts = posts.NewCountAudit(s.Store, s.Log)
+	s.audit = audit.New(audit.Config{
+		Store: s.Store, Redis: s.Redis, Projector: s.Projector, Clock: s.clock, Log: s.Log, Settings: s.Config.Audit,
+		Others: []func(context.Context) error{s.counts.RunOnce},
+	})
 	s.cleaner = projector.NewCleaner(s.Projector, s.Config.Projector.CleanEvery)
 	// The features. Each registers its kinds of jobs, changes and versioned fields by itself.
 	announced := announcements.New(announcements.Config{

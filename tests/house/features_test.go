@@ -36,7 +36,6 @@ var nonFeatures = map[string]featureImports{
 
 	// These work on the users and the posts that every badge is about.
 	"services/badge":     {"people positions posts", "the home feed is its own source; a visit is recorded before the badges are read from SQL"},
-	"services/audit":     {"posts", "it recounts the counts below posts"},
 	"services/erasures":  {"people", "it locks the user whom it erases, and tells nodes by the log of profiles"},
 	"services/stream":    {"people", "its laps go over the active users, and changes alert from a time that the user set"},
 	"services/projector": {"people positions posts", "a document begins with the home feed and the visit of its user"},
@@ -45,7 +44,7 @@ var nonFeatures = map[string]featureImports{
 	// These serve all features and know none.
 	"services": {}, "services/sql": {}, "services/redis": {}, "services/rdb": {}, "services/jobs": {}, "services/changelog": {}, "services/metrics": {}, "services/trace": {},
 	"services/outbound": {}, "services/leases": {}, "services/erase": {}, "services/export": {}, "services/importer": {}, "services/ratelimit": {}, "services/push": {},
-	"services/badge/source": {}, "services/demo": {},
+	"services/badge/source": {}, "services/demo": {}, "services/audit": {},
 }
 
 // featureName returns the name of a feature by its package, "" for a package that is no feature.
