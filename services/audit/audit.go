@@ -260,7 +260,7 @@ func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []*
 	if err != nil {
 		return nil, 0, err
 	}
-	stamp, err := a.Redis.Now(ctx)
+	stamp, err := a.Redis.Client.Now(ctx)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -312,7 +312,7 @@ func TestADeletedPostIsNotCopiedToRedis(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	n := newNode(w)
 	w.Must(n.projectPostCopy(t.Context(), 7))
-	copies, err := w.Redis.Commands().Keys(t.Context(), "p:*").Result()
+	copies, err := w.Redis.Client.Commands().Keys(t.Context(), "p:*").Result()
 	if err != nil || len(copies) > 0 {
 		t.Fatalf("copies %v, error %v", copies, err)
 	}

@@ -144,7 +144,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	// From here on errors close the engines.
 	s.Ready.refusesWrites = s.Store.RefusesWrites
 	s.Ready.limitationText = func() string {
-		if s.Redis.RefusesWrites() {
+		if s.Redis.Client.RefusesWrites() {
 			return "Redis refuses writes: counts and feeds are read from SQL, and counts are STALE\n"
 		}
 		return ""

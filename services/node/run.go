@@ -61,7 +61,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 		s.Log.Warn("jobs of the previous process may wait until their leases end", "error", err)
 	}
 	working := StartLoops(workers, s.Log, s.workerLoops()...)
-	looping := StartLoops(loops, s.Log, heart.Run, s.Caches.Changelog.Run, s.Hub.Run, s.Badge.Run, projector.NewJanitor(s.Projector).Run, s.audit.Run, s.cleaner.Run, s.Redis.WatchMasters, s.Store.WatchWrites, s.Limiter.Run, s.receiveHints, s.stream.Run, s.webhooks.Run, s.devices.Run)
+	looping := StartLoops(loops, s.Log, heart.Run, s.Caches.Changelog.Run, s.Hub.Run, s.Badge.Run, projector.NewJanitor(s.Projector).Run, s.audit.Run, s.cleaner.Run, s.Redis.Client.WatchMasters, s.Store.WatchWrites, s.Limiter.Run, s.receiveHints, s.stream.Run, s.webhooks.Run, s.devices.Run)
 	s.Ready.Set(true)
 	var failure error
 	select {
@@ -100,7 +100,7 @@ const minIdleConnectionTime = time.Second
 
 // receiveHints receives the other nodes' hints until ctx ends. A hint may be lost, so for each kind of hint the node also polls.
 func (s *Server) receiveHints(ctx context.Context) error {
-	return s.Redis.RunHints(ctx, redis.HintReceiver{
+	return s.Redis.Client.RunHints(ctx, redis.HintReceiver{
 		DocumentsChanged: func(hints []redis.Hint, cause trace.Cause) {
 			for _, hint := range hints {
 				s.Hub.Hint(hint.User, hint.Version, cause)

@@ -130,7 +130,7 @@ func (s *Server) wireHub() {
 	s.Caches.Changelog.OnReadersNotified(s.Hub.HintSharedContentOf)
 	s.Store.OnCommitSignal(func() {
 		s.Caches.Changelog.Wake() // no mutation waits for a job's change, so nothing else wakes the log
-		s.Redis.QueueChangelogHint()
+		s.Redis.Client.QueueChangelogHint()
 	})
 }
 
