@@ -196,7 +196,7 @@ func newHintSender(t *testing.T, users int) (*hintSender, <-chan tidingsredis.Hi
 	ctx, cancel := context.WithCancel(t.Context())
 	received, subscribed, ended := make(chan tidingsredis.Hint, 10*users), make(chan struct{}, 10), make(chan error, 1)
 	go func() {
-		ended <- server.RunHints(ctx, tidingsredis.HintReceiver{
+		ended <- server.Client.RunHints(ctx, tidingsredis.HintReceiver{
 			DocumentsChanged: func(hints []tidingsredis.Hint, _ trace.Cause) {
 				for _, hint := range hints {
 					received <- hint

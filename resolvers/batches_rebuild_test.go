@@ -14,7 +14,7 @@ const rebuildRoundTrips = 3
 func badgesOfEmptyRedisTakeThreeRoundTrips(t *testing.T, c *filledWorld) {
 	const query = "{ viewer { badges { total { value precision } conversations { total { value precision } } notifications { total { value precision } } homeFeed { value precision } } } }"
 	before := c.must("reader", query, nil)
-	c.Must(c.Redis.Commands().FlushAll(t.Context()).Err())
+	c.Must(c.Redis.Client.Commands().FlushAll(t.Context()).Err())
 	c.statements.takeCounts()
 	if after := c.must("reader", query, nil); !reflect.DeepEqual(after.valueAt("viewer"), before.valueAt("viewer")) {
 		t.Errorf("the badges are %s, and were %s", after.valueAt("viewer"), before.valueAt("viewer"))

@@ -211,7 +211,7 @@ func TestEveryNodeShowsThatAPostWasEdited(t *testing.T) {
 	a.must("alice", `mutation($id: ID!) { editPost(input: {postId: $id, body: "better"}) { post { id } } }`, map[string]any{"id": post})
 	for _, flush := range []bool{false, true} {
 		if flush {
-			a.Must(a.Redis.Commands().FlushAll(t.Context()).Err())
+			a.Must(a.Redis.Client.Commands().FlushAll(t.Context()).Err())
 		}
 		other := newAPIOn(t, a.AnotherNode(), 0, 0)
 		if got := other.must("bob", threadQuery, map[string]any{"id": post}); got.valueAt("node", "editedAt") == nil {

@@ -21,6 +21,9 @@ func (id ConversationID) String() string {
 	return SortableID(id).String()[SortableIDLetters-conversationIDLetters:]
 }
 
+// Int64 is the id as SQL keeps it.
+func (id ConversationID) Int64() int64 { return int64(id) }
+
 // GlobalID is the conversation's ID in the API, conversation:KEY, where KEY is String.
 func (id ConversationID) GlobalID() string { return GlobalID(ConversationType, id.String()) }
 

@@ -91,6 +91,21 @@ func (id ShowID) String() string { return SortableID(id).String() }
 // String prints the id as SortableID does.
 func (id AnnouncementID) String() string { return SortableID(id).String() }
 
+// Int64 is the id as SQL keeps it. The method makes it an argument of statements: see sql.Number.
+func (id PostID) Int64() int64 { return int64(id) }
+
+// Int64 is the id as SQL keeps it.
+func (id NotificationID) Int64() int64 { return int64(id) }
+
+// Int64 is the id as SQL keeps it.
+func (id HostNotificationID) Int64() int64 { return int64(id) }
+
+// Int64 is the id as SQL keeps it.
+func (id ShowID) Int64() int64 { return int64(id) }
+
+// Int64 is the id as SQL keeps it.
+func (id AnnouncementID) Int64() int64 { return int64(id) }
+
 // Time is when the post was published, to the millisecond, in UTC.
 func (id PostID) Time() time.Time { return SortableID(id).Time() }
 

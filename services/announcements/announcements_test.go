@@ -345,7 +345,7 @@ func TestMarksHoldWithoutRedis(t *testing.T) {
 // awaitRedis waits until Redis answers again.
 func awaitRedis(t *testing.T, n node) {
 	t.Helper()
-	eventually.Succeeds(t, 20*time.Second, "Redis answers", func() error { return n.World.Redis.Ping(t.Context()) })
+	eventually.Succeeds(t, 20*time.Second, "Redis answers", func() error { return n.World.Redis.Client.Ping(t.Context()) })
 }
 
 // Two nodes share one database: announcements and dots of one node appear on the other after it has read the log, and a mark

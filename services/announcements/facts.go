@@ -125,7 +125,7 @@ func lastStamp(ctx context.Context, tx *sql.Tx) (stamp uint64, err error) {
 
 // Read reads announcements by ID, in any state. An unknown ID is absent.
 func Read(ctx context.Context, r sql.Runner, ids []services.AnnouncementID) (map[services.AnnouncementID]Announcement, error) {
-	return scanAnnouncements(ctx, r, announcementsByID, ids)
+	return scanAnnouncements(ctx, r, announcementsByID, sql.Numbers(ids))
 }
 
 // logChange logs a change of state that all users share, for the nodes. It is the last step of its transaction, whose first step

@@ -2,12 +2,11 @@
 //
 // It guarantees that every active user's projection is compared with the facts at least once in each period, by any of the
 // nodes, and that a difference that a waiting job explains is left alone. A failed comparison is repeated in the next turn or
-// the next lap: an audit changes nothing but projections and the counts of posts, which can always be rebuilt from the facts.
+// the next lap: an audit changes nothing but projections and counts, which can always be rebuilt from the facts.
 //
 // One turn (RunOnce): the suspects of earlier turns are checked again; then takeTurn leases the next 100 active users, checkUsers
-// compares them, and recountPosts compares the counts of 200 posts. A difference makes a suspect. If the difference is the same two
-// seconds later and no earlier job is left, the difference is drift: repair rebuilds the projection, and a metric and the log
-// report a bug.
+// compares them, and each of Config.Others runs. A difference makes a suspect. If the difference is the same two seconds later and no
+// earlier job is left, the difference is drift: repair rebuilds the projection, and a metric and the log report a bug.
 package audit
 
 import (
@@ -50,24 +49,23 @@ type Config struct {
 	Projector *projector.Projector // compares and rebuilds
 	Clock     services.Clock
 	Log       *slog.Logger
+	// Others are audits of what belongs to no user, such as the counts of posts. Each turn calls each of them once.
+	Others []func(context.Context) error
 	Settings
 }
 
 // Audit is the audit of one node; Run and RunOnce are for one goroutine. It visits every active user in laps and compares
 // what Redis shows them with the facts. A difference is lag as long as anything changes or an earlier job waits. A
 // difference that remains after that, with the same document and the same facts, is drift: the projection is rebuilt from the
-// facts, pushed and counted. Each turn also recounts posts. Several nodes may run one audit each: they take turns.
+// facts, pushed and counted. Several nodes may run one audit each: they take turns.
 type Audit struct {
 	Config
-	// The fields suspects and recountPostsBelow belong to the goroutine of Run. A node that restarts forgets them: the next lap
-	// finds what still differs.
-	suspects          []suspect
-	recountPostsBelow services.PostID // the posts below it are recounted next
+	// suspects belongs to the goroutine of Run. A node that restarts forgets them: the next lap finds what still differs.
+	suspects []suspect
 
 	// These are the counters of Stats. Metrics read them while Run runs.
 	visitedUsers, restoredUsers, driftedUsers atomic.Uint64
-	miscountedPosts                           atomic.Uint64 // see Stats.MiscountedPosts
-	lapAgeNanos                               atomic.Int64  // see Stats.LapAge
+	lapAgeNanos                               atomic.Int64 // see Stats.LapAge
 }
 
 // suspect is a user whose projection differed at the last check.
@@ -81,23 +79,22 @@ type suspect struct {
 
 // Stats are the counters of an audit on this node.
 type Stats struct {
-	VisitedUsers    uint64        // users who were checked; a panic leaves its user out
-	RestoredUsers   uint64        // users whose projection had lost something, which was restored before they asked for it
-	DriftedUsers    uint64        // users whose projection was wrong
-	MiscountedPosts uint64        // posts whose counts were wrong
-	LapAge          time.Duration // the age of the present lap at the last turn of this node
+	VisitedUsers  uint64        // users who were checked; a panic leaves its user out
+	RestoredUsers uint64        // users whose projection had lost something, which was restored before they asked for it
+	DriftedUsers  uint64        // users whose projection was wrong
+	LapAge        time.Duration // the age of the present lap at the last turn of this node
 }
 
 // New makes this node's audit.
 func New(cfg Config) *Audit {
 	cfg.Settings = services.WithDefaults(cfg.Settings)
-	return &Audit{Config: cfg, recountPostsBelow: services.MaxPostID}
+	return &Audit{Config: cfg}
 }
 
 // Stats reads the counters of the audit.
 func (a *Audit) Stats() Stats {
 	return Stats{
-		VisitedUsers: a.visitedUsers.Load(), RestoredUsers: a.restoredUsers.Load(), DriftedUsers: a.driftedUsers.Load(), MiscountedPosts: a.miscountedPosts.Load(), LapAge: time.Duration(a.lapAgeNanos.Load()),
+		VisitedUsers: a.visitedUsers.Load(), RestoredUsers: a.restoredUsers.Load(), DriftedUsers: a.driftedUsers.Load(), LapAge: time.Duration(a.lapAgeNanos.Load()),
 	}
 }
 
@@ -148,8 +145,10 @@ func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
 	if err := a.checkUsers(ctx, turn.Users); err != nil {
 		return false, err
 	}
-	if err := a.recountPosts(ctx); err != nil {
-		return false, err
+	for _, other := range a.Others {
+		if err := other(ctx); err != nil {
+			return false, err
+		}
 	}
 	// The turn is passed on last: if this node dies before that, another node visits the same users.
 	return true, completeTurn(ctx, a.Store, turn)
@@ -264,7 +263,7 @@ func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []*
 	if err != nil {
 		return nil, 0, err
 	}
-	stamp, err := a.Redis.Now(ctx)
+	stamp, err := a.Redis.Client.Now(ctx)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -9,7 +9,6 @@ func (a *Audit) Metrics() []metrics.Group {
 		metrics.Counter("badge_audited_total", "Users whose badges were compared with the facts.", func(s Stats) uint64 { return s.VisitedUsers }),
 		metrics.Counter("badge_mended_total", "Users whose badges had lost data in Redis, which the audit restored.", func(s Stats) uint64 { return s.RestoredUsers }),
 		metrics.Counter("badge_drift_total", "Users whose badges were wrong, as the audit found and repaired.", func(s Stats) uint64 { return s.DriftedUsers }),
-		metrics.Counter("post_counts_mended_total", "Posts whose counts of likes or answers were wrong, as the audit found and repaired. Always 0 unless there is a fault.", func(s Stats) uint64 { return s.MiscountedPosts }),
 		metrics.Gauge("badge_audit_lap_seconds", "Age of the audit's current lap at this node's last turn. More than audit-every means that the audit does not keep up.", func(s Stats) float64 { return s.LapAge.Seconds() }),
 	)}
 }

@@ -19,7 +19,7 @@ func visitTimesAndTTL(w node, user services.UserID) (seen, before time.Time, lef
 	w.Must(err)
 	before, err = people.PreviousVisit(w.TB.Context(), w.Store, user)
 	w.Must(err)
-	left, err = w.Redis.Commands().TTL(w.TB.Context(), rdb.DocumentKey(user)).Result()
+	left, err = w.Redis.Client.Commands().TTL(w.TB.Context(), rdb.DocumentKey(user)).Result()
 	w.Must(err)
 	return visits[user], before, left
 }

@@ -358,5 +358,5 @@ func must(cmd *jobs.Command, err error) *jobs.Command {
 // awaitRedis waits until Redis answers again.
 func awaitRedis(t *testing.T, redis *rdb.Projections) {
 	t.Helper()
-	eventually.Succeeds(t, 20*time.Second, "Redis answers", func() error { return redis.Ping(t.Context()) })
+	eventually.Succeeds(t, 20*time.Second, "Redis answers", func() error { return redis.Client.Ping(t.Context()) })
 }

@@ -165,7 +165,7 @@ func readMemberships(ctx context.Context, db *sql.DB, st sql.Statement, args ...
 
 // SequencesOf reads the last sequences of conversations. An unknown conversation is absent.
 func SequencesOf(ctx context.Context, db *sql.DB, ids []services.ConversationID) (sequences []LastSequence, err error) {
-	err = db.Each(ctx, lastSequencesOf, []any{ids}, func(scan func(...any) error) error {
+	err = db.Each(ctx, lastSequencesOf, []any{sql.Numbers(ids)}, func(scan func(...any) error) error {
 		var last LastSequence
 		var at int64
 		err := scan(&last.Conversation, &last.NewestNumber, &at, &last.Way, &last.Revision)
@@ -184,7 +184,7 @@ func statesOf(ctx context.Context, db *sql.DB, user services.UserID, before time
 
 // statesByID reads conversations by ID, for a user. Conversations that the user is not a member of are absent.
 func statesByID(ctx context.Context, db *sql.DB, user services.UserID, ids []services.ConversationID) ([]MemberState, error) {
-	return readStates(ctx, db, conversationsByID, user, ids)
+	return readStates(ctx, db, conversationsByID, user, sql.Numbers(ids))
 }
 
 // readStates runs a statement that selects a conversation and one member's row of it, together.

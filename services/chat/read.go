@@ -47,7 +47,7 @@ func (s *Service) ByID(ctx context.Context, user services.UserID, ids []services
 
 // Rooms returns the conversations, among the given ones, that are ROOMs. Every user can join a ROOM.
 func (s *Service) Rooms(ctx context.Context, ids []services.ConversationID) (map[services.ConversationID]bool, error) {
-	list, err := sql.ReadColumn[services.ConversationID](ctx, s.Store, roomsAmong, ids, string(Room))
+	list, err := sql.ReadColumn[services.ConversationID](ctx, s.Store, roomsAmong, sql.Numbers(ids), string(Room))
 	rooms := make(map[services.ConversationID]bool, len(list))
 	for _, id := range list {
 		rooms[id] = true

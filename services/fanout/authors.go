@@ -253,7 +253,7 @@ func (f *Fanout) nameAuthorInChunk(ctx context.Context, field rdb.AuthorsField, 
 func (f *Fanout) NameAuthorInDocuments(ctx context.Context, field rdb.AuthorsField, chunk FollowerChunk) error {
 	// One stamp from before the first read serves all reads of the chunk. An older stamp is safe: it only makes more documents
 	// refuse the name, and the follows of their users are then read again, one by one (NameAuthorsInDocuments).
-	stamp, err := f.redis.Now(ctx)
+	stamp, err := f.redis.Client.Now(ctx)
 	if err != nil {
 		return err
 	}

@@ -327,7 +327,7 @@ func TestAFollowerWhoChangesDuringAChunkIsReadAgain(t *testing.T) {
 		w.Follow(other, stays)
 		w.RunAllJobs(w.Fanout)
 		w.SetMode(author, services.AuthorHuge)
-		stamp, err := w.Redis.Now(t.Context())
+		stamp, err := w.Redis.Client.Now(t.Context())
 		w.Must(err)
 		edges, err := people.Followers(t.Context(), w.Store, author, 0, 10, time.Time{})
 		w.Must(err)

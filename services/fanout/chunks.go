@@ -268,7 +268,7 @@ func (f *Fanout) EachFollower(ctx context.Context, chunk FollowerChunk, since ti
 func (f *Fanout) pushOrDropChunk(ctx context.Context, kind string, chunk postChunk) error {
 	// The stamp is taken before every read of SQL below: an inbox from which something was removed after the stamp refuses the
 	// post. The post and the follow are then read again for that reader (pushToInboxes).
-	stamp, err := f.redis.Now(ctx)
+	stamp, err := f.redis.Client.Now(ctx)
 	if err != nil {
 		return err
 	}

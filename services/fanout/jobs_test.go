@@ -187,7 +187,7 @@ func TestAnUnavailableEngineDoesNotCountAsATry(t *testing.T) {
 		t.Errorf("%d wait, %d are dead", waiting, dead)
 	}
 	w.RedisServer.Start()
-	eventually.Holds(t, "Redis answers again", func() bool { return w.Redis.Ping(t.Context()) == nil })
+	eventually.Holds(t, "Redis answers again", func() bool { return w.Redis.Client.Ping(t.Context()) == nil })
 	for _, user := range users {
 		w.Must(w.Projector.Rebuild(t.Context(), user))
 	}

@@ -26,7 +26,7 @@ type preparedPush struct {
 func preparePush(w *fanouttest.World, id services.PostID) preparedPush {
 	w.TB.Helper()
 	ctx := w.TB.Context()
-	stamp, err := w.Redis.Now(ctx)
+	stamp, err := w.Redis.Client.Now(ctx)
 	w.Must(err)
 	found, err := posts.ByID(ctx, w.Store, []services.PostID{id})
 	w.Must(err)
@@ -324,7 +324,7 @@ func TestAnOnlineReadersNodeGetsHintsOfFollowChanges(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		hints, ready, ended := make(chan redis.Hint, 100), make(chan struct{}, 10), make(chan error, 1)
 		go func() {
-			ended <- w.Redis.RunHints(ctx, redis.HintReceiver{
+			ended <- w.Redis.Client.RunHints(ctx, redis.HintReceiver{
 				DocumentsChanged: func(got []redis.Hint, _ trace.Cause) {
 					for _, hint := range got {
 						hints <- hint

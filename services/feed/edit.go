@@ -8,7 +8,6 @@ import (
 	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/jobs"
-	"tidings/services/nodecache"
 	"tidings/services/notifications"
 	"tidings/services/posts"
 	"tidings/services/sql"
@@ -52,7 +51,7 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 				return nil, err
 			}
 			// The nodes drop their copies of the body. The fan-out is not repeated: inboxes hold IDs alone.
-			if _, err := changelog.AppendChange(ctx, tx, nodecache.PostChangelogKind, id.String(), post.UpdatedAt); err != nil {
+			if _, err := changelog.AppendChange(ctx, tx, posts.ChangelogKind, id.String(), post.UpdatedAt); err != nil {
 				return nil, err
 			}
 			queued, err := notificationJobsAfterEdit(ctx, tx, before, usersOf(were), mentioned)

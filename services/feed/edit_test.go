@@ -11,7 +11,6 @@ import (
 	"tidings/services/changelog"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/nodecache"
 	"tidings/services/notifications"
 	"tidings/services/posts"
 	"tidings/services/sql"
@@ -280,7 +279,7 @@ func TestRefusedEdits(t *testing.T) {
 	if got := n.feedBodies(reader); !slices.Equal(got, []string{"one"}) {
 		t.Errorf("what was refused left %q", got)
 	}
-	if entries, err := changelog.LogAfter(t.Context(), n.Store, nodecache.PostChangelogKind, 0, 10); err != nil || len(entries) != 1 {
+	if entries, err := changelog.LogAfter(t.Context(), n.Store, posts.ChangelogKind, 0, 10); err != nil || len(entries) != 1 {
 		t.Errorf("the log has %d entries of one deletion, %v", len(entries), err)
 	}
 }
@@ -313,7 +312,7 @@ func TestADeletedPostIsNotCopiedToRedis(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	n := newNode(w)
 	w.Must(n.projectPostCopy(t.Context(), 7))
-	copies, err := w.Redis.Commands().Keys(t.Context(), "p:*").Result()
+	copies, err := w.Redis.Client.Commands().Keys(t.Context(), "p:*").Result()
 	if err != nil || len(copies) > 0 {
 		t.Fatalf("copies %v, error %v", copies, err)
 	}

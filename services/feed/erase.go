@@ -9,7 +9,6 @@ import (
 	"tidings/services/changelog"
 	"tidings/services/erase"
 	"tidings/services/jobs"
-	"tidings/services/nodecache"
 	"tidings/services/posts"
 	"tidings/services/sql"
 )
@@ -25,7 +24,7 @@ func (s *Service) EraseSteps() []erase.Step {
 		}
 		return err == nil, err
 	}, func(ctx context.Context, tx *sql.Tx, id services.PostID, at time.Time) error {
-		if _, err := changelog.AppendChange(ctx, tx, nodecache.PostChangelogKind, id.String(), at); err != nil {
+		if _, err := changelog.AppendChange(ctx, tx, posts.ChangelogKind, id.String(), at); err != nil {
 			return err
 		}
 		return jobs.Enqueue(ctx, tx, projectPostCopyJob(id))

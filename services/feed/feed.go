@@ -37,7 +37,7 @@ type Config struct {
 	Jobs      *jobs.Engine // New registers its kinds of jobs
 	Store     *sql.DB
 	Redis     *rdb.Projections
-	Posts     *nodecache.PostCache           // the node's copies of posts
+	Posts     *posts.Memory                  // the node's copies of posts
 	Reader    *nodecache.PostAndUserReader   // reads posts and authors from the node cache, Redis or SQL
 	Pulled    *nodecache.PulledCache         // the posts of pulled authors
 	InFlight  *nodecache.InFlightFanoutCache // the posts that may not have reached all their readers yet
@@ -55,7 +55,7 @@ type Service struct {
 	jobs         *jobs.Engine
 	store        *sql.DB
 	redis        *rdb.Projections
-	posts        *nodecache.PostCache
+	posts        *posts.Memory
 	reader       *nodecache.PostAndUserReader
 	pulled       *nodecache.PulledCache
 	inFlight     *nodecache.InFlightFanoutCache

@@ -214,7 +214,7 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 			}
 			changedAt = post.UpdatedAt
 			// The changelog notifies every node that the body is gone; the removal from inboxes is a job.
-			if _, err := changelog.AppendChange(ctx, tx, nodecache.PostChangelogKind, id.String(), changedAt); err != nil {
+			if _, err := changelog.AppendChange(ctx, tx, posts.ChangelogKind, id.String(), changedAt); err != nil {
 				return nil, err
 			}
 			// Apply may run again, and its first run may have seen another state.

@@ -191,7 +191,7 @@ func timeOrNone(us sql.NullInt64) time.Time {
 
 // readShows reads shows by ID, in any status. An unknown ID is absent.
 func readShows(ctx context.Context, r sql.Runner, ids []services.ShowID) (map[services.ShowID]Show, error) {
-	list, err := selectShows(ctx, r, showsByID, ids)
+	list, err := selectShows(ctx, r, showsByID, sql.Numbers(ids))
 	found := make(map[services.ShowID]Show, len(list))
 	for _, show := range list {
 		found[show.ID] = show

@@ -131,7 +131,7 @@ func (s *Service) runHostsIntoDocuments(ctx context.Context, job jobs.Job) error
 // is taken before the follows are read: a document that has lost a host since then refuses the entry, and NameAuthorsInDocuments reads
 // that follow again.
 func (s *Service) writeHostsIntoDocuments(ctx context.Context, hosts []services.UserID) error {
-	stamp, err := s.redis.Now(ctx)
+	stamp, err := s.redis.Client.Now(ctx)
 	if err != nil {
 		return err
 	}

@@ -140,7 +140,7 @@ func (s *Service) replaysOf(ctx context.Context, chunk replayChunk) ([]Show, err
 // list is made when the follower's board is read.
 func (s *Service) pushReplays(ctx context.Context, chunk replayChunk) error {
 	// The stamp is taken before every read from SQL below: a list from which something was removed since then refuses what was read.
-	stamp, err := s.redis.Now(ctx)
+	stamp, err := s.redis.Client.Now(ctx)
 	if err != nil {
 		return err
 	}

@@ -296,7 +296,7 @@ func TestRefusedReplaysAreReadAgain(t *testing.T) {
 		for _, reader := range readers {
 			readOrRebuildBoard(w, reader)
 		}
-		stamp, err := w.Redis.Now(t.Context())
+		stamp, err := w.Redis.Client.Now(t.Context())
 		w.Must(err)
 		edges, err := people.Followers(t.Context(), w.Store, host, 0, 10, time.Time{})
 		w.Must(err)

@@ -120,7 +120,7 @@ func (p projection) beginReplays(ctx context.Context, readers []services.UserID)
 	for i, reader := range readers {
 		calls[i] = redis.ScriptCall{Keys: []string{rdb.DocumentKey(reader), replaysKey(reader)}}
 	}
-	return p.ChangeForStamps(ctx, replaysBegin, calls)
+	return p.Client.ChangeForStamps(ctx, replaysBegin, calls)
 }
 
 // replayMerge is the result of a SQL read for one reader, to be merged into their list.
@@ -147,7 +147,7 @@ func (p projection) mergeReplays(ctx context.Context, merges []replayMerge) ([]r
 		}
 		calls[i] = redis.ScriptCall{Keys: []string{rdb.DocumentKey(merge.Reader), replaysKey(merge.Reader)}, Args: args}
 	}
-	return p.ChangeForResults(ctx, replaysMerge, calls)
+	return p.Client.ChangeForResults(ctx, replaysMerge, calls)
 }
 
 // redisReplays are the members of a list of replays.

@@ -33,7 +33,7 @@ type redisBoard struct {
 
 // readBoard reads, in one round trip, the hosts and the replays of a page, and the lease of its session.
 func (p projection) readBoard(ctx context.Context, query boardQuery) (redisBoard, error) {
-	if err := p.CheckTrusted(); err != nil {
+	if err := p.Client.CheckTrusted(); err != nil {
 		return redisBoard{}, err
 	}
 	if query.Limit == 0 {
@@ -51,10 +51,10 @@ func (p projection) readBoard(ctx context.Context, query boardQuery) (redisBoard
 		{Key: key, Read: redis.NewTextRange(top, "[0", query.Limit)},
 	}
 	var read redisBoard
-	err := p.ReadEach(redis.WithReadGuard(ctx), reads[:], func(i int, texts []string) {
+	err := p.Client.ReadEach(redis.WithReadGuard(ctx), reads[:], func(i int, texts []string) {
 		switch i {
 		case 0:
-			read.LiveBoardState = rdb.ParseLiveBoardState(texts, p.Epoch())
+			read.LiveBoardState = rdb.ParseLiveBoardState(texts, p.Client.Epoch())
 		case 1:
 			read.Lease = p.parseLease(texts[0])
 		case 2:
@@ -110,7 +110,7 @@ func (p projection) readBoardDocument(ctx context.Context, reader services.UserI
 func (p projection) parseLease(text string) slotLease {
 	end, session, _ := strings.Cut(text, ";")
 	ms, err := strconv.ParseInt(end, 10, 64)
-	if until := time.UnixMilli(ms); err == nil && until.After(p.Clock().Now()) {
+	if until := time.UnixMilli(ms); err == nil && until.After(p.Client.Clock().Now()) {
 		return slotLease{RedisAnswered: true, Holder: session, Until: until}
 	}
 	return slotLease{RedisAnswered: true}
@@ -120,7 +120,7 @@ func (p projection) parseLease(text string) slotLease {
 // is false, and nothing has changed, if a later session has the slot.
 func (p projection) touchSession(ctx context.Context, viewer services.UserID, slot, session string, until time.Time) (held bool, err error) {
 	args := []any{slot, session, until.UnixMilli(), maxSessionSlots}
-	replies, err := p.Change(redis.WithReadGuard(ctx), sessionTouch, []redis.ScriptCall{{Keys: []string{sessionsKey(viewer)}, Args: args}})
+	replies, err := p.Client.Change(redis.WithReadGuard(ctx), sessionTouch, []redis.ScriptCall{{Keys: []string{sessionsKey(viewer)}, Args: args}})
 	if err != nil {
 		return false, err
 	}

@@ -38,7 +38,7 @@ func (w *boardWorld) Event(kind int, user, other services.UserID) error {
 	switch kind {
 	case loseReplaysEvent:
 		w.Tracef("lost: the replays of %d", user)
-		if err := w.redis.Commands().Del(w.Ctx, replaysKey(user)).Err(); err != nil {
+		if err := w.redis.Client.Commands().Del(w.Ctx, replaysKey(user)).Err(); err != nil {
 			return err
 		}
 		return w.World.CheckFeedsAndBoards()
@@ -79,7 +79,7 @@ func (w *boardWorld) endShow(host services.UserID) {
 // pushReplay merges a replay into the lists of the host's followers with IDs in (after, to]. It reads the followers when it runs. Other
 // work can run at each pause.
 func (w *boardWorld) pushReplay(pause func(), id services.ShowID, after, to services.UserID) error {
-	stamp, err := w.redis.Now(w.Ctx)
+	stamp, err := w.redis.Client.Now(w.Ctx)
 	if err != nil {
 		return err
 	}

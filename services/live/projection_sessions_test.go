@@ -35,7 +35,7 @@ func TestSlotLeasesOfBoardSessions(t *testing.T) {
 		}
 		left := func() time.Duration {
 			v.Helper()
-			left, err := v.projection.Commands().PTTL(v.Context(), sessionsKey(listReader)).Result()
+			left, err := v.projection.Client.Commands().PTTL(v.Context(), sessionsKey(listReader)).Result()
 			v.must(err)
 			return left
 		}
@@ -65,13 +65,13 @@ func TestSlotLeasesOfBoardSessions(t *testing.T) {
 		for i := range 3 * maxSessionSlots {
 			touch(fmt.Sprint("request ", i), "e", now.Add(3*time.Hour+time.Duration(i)*time.Minute))
 		}
-		if n, err := v.projection.Commands().HLen(v.Context(), sessionsKey(listReader)).Result(); err != nil || n != maxSessionSlots {
+		if n, err := v.projection.Client.Commands().HLen(v.Context(), sessionsKey(listReader)).Result(); err != nil || n != maxSessionSlots {
 			v.Errorf("%d slots are kept, want %d: %v", n, maxSessionSlots, err)
 		}
 		if lease("request 0") != "" || lease(fmt.Sprint("request ", 3*maxSessionSlots-1)) != "e" {
 			v.Error("it was not the leases that end first that were forgotten")
 		}
-		v.must(v.projection.Commands().Set(v.Context(), sessionsKey(listReader), "x", 0).Err())
+		v.must(v.projection.Client.Commands().Set(v.Context(), sessionsKey(listReader), "x", 0).Err())
 		v.buildFromFacts(rdb.FeedFacts{})
 		n := v.documentVersion()
 		touch("phone", "f", now.Add(time.Hour))
@@ -86,7 +86,7 @@ func TestSessionsWithoutAnExpiryAreDropped(t *testing.T) {
 	eachRedis(t, func(v boardTest) {
 		_, err := v.projection.touchSession(v.Context(), listReader, "phone", "a", time.Now().Add(time.Hour))
 		v.must(err)
-		v.must(v.projection.Commands().HSet(v.Context(), sessionsKey(otherHost), "phone", "1;a").Err())
+		v.must(v.projection.Client.Commands().HSet(v.Context(), sessionsKey(otherHost), "phone", "1;a").Err())
 		for position, done := (rdb.KeyWalkPosition{}), false; !done; {
 			var found rdb.KeyWalkFindings
 			found, position, done, err = v.projection.WalkKeys(v.Context(), position, 100)
@@ -95,7 +95,7 @@ func TestSessionsWithoutAnExpiryAreDropped(t *testing.T) {
 			v.must(err)
 		}
 		for user, want := range map[services.UserID]int64{listReader: 1, otherHost: 0} {
-			if got, err := v.projection.Commands().Exists(v.Context(), sessionsKey(user)).Result(); err != nil || got != want {
+			if got, err := v.projection.Client.Commands().Exists(v.Context(), sessionsKey(user)).Result(); err != nil || got != want {
 				v.Errorf("user %d has %d lists of sessions, want %d: %v", user, got, want, err)
 			}
 		}

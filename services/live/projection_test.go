@@ -85,7 +85,7 @@ func (v boardTest) dropReaderIfLastVisitBy(last int64) {
 // readField reads a field of the reader's document.
 func (v boardTest) readField(name string) string {
 	v.Helper()
-	value, err := v.projection.Commands().HGet(v.Context(), rdb.DocumentKey(listReader), name).Result()
+	value, err := v.projection.Client.Commands().HGet(v.Context(), rdb.DocumentKey(listReader), name).Result()
 	v.must(err)
 	return value
 }
@@ -93,13 +93,13 @@ func (v boardTest) readField(name string) string {
 // writeField writes a field of the reader's document.
 func (v boardTest) writeField(name string, value any) {
 	v.Helper()
-	v.must(v.projection.Commands().HSet(v.Context(), rdb.DocumentKey(listReader), name, value).Err())
+	v.must(v.projection.Client.Commands().HSet(v.Context(), rdb.DocumentKey(listReader), name, value).Err())
 }
 
 // deleteKeys deletes keys.
 func (v boardTest) deleteKeys(keys ...string) {
 	v.Helper()
-	v.must(v.projection.Commands().Del(v.Context(), keys...).Err())
+	v.must(v.projection.Client.Commands().Del(v.Context(), keys...).Err())
 }
 
 // replayEndedAt is a replay of a show that ended at a millisecond.
@@ -242,7 +242,7 @@ func TestAListOfReplaysIsDroppedWithItsDocument(t *testing.T) {
 				v.buildFromFacts(rdb.FeedFacts{Stamp: v.beginRebuild(true)})
 			}, false},
 			"hosts that were lost": {func() {
-				v.must(v.projection.Commands().HDel(v.Context(), rdb.DocumentKey(listReader), "L").Err())
+				v.must(v.projection.Client.Commands().HDel(v.Context(), rdb.DocumentKey(listReader), "L").Err())
 				v.buildFromFacts(rdb.FeedFacts{Stamp: v.beginRebuild(true)})
 			}, false},
 			"a reset": {func() {
@@ -251,10 +251,10 @@ func TestAListOfReplaysIsDroppedWithItsDocument(t *testing.T) {
 			}, false},
 			"the list alone": {func() { v.deleteKeys(replaysKey(listReader)) }, false},
 			"a list without its mark": {func() {
-				v.must(v.projection.Commands().ZRemRangeByRank(v.Context(), replaysKey(listReader), 0, 0).Err())
+				v.must(v.projection.Client.Commands().ZRemRangeByRank(v.Context(), replaysKey(listReader), 0, 0).Err())
 			}, false},
 			"a list that is a text": {func() {
-				v.must(v.projection.Commands().Set(v.Context(), replaysKey(listReader), "x", 0).Err())
+				v.must(v.projection.Client.Commands().Set(v.Context(), replaysKey(listReader), "x", 0).Err())
 				v.readBoard()
 				v.buildFromFacts(rdb.FeedFacts{})
 			}, false},
@@ -272,7 +272,7 @@ func TestAListOfReplaysIsDroppedWithItsDocument(t *testing.T) {
 		rebuildList()
 		for _, lifetime := range []time.Duration{time.Hour, 2 * time.Hour} {
 			v.must(v.projection.MarkActive(v.Context(), []services.UserID{listReader}, 20_000, lifetime))
-			left, err := v.projection.Commands().TTL(v.Context(), replaysKey(listReader)).Result()
+			left, err := v.projection.Client.Commands().TTL(v.Context(), replaysKey(listReader)).Result()
 			if err != nil || left > lifetime || left < lifetime-lifetime/16-time.Minute {
 				v.Errorf("the list lives for %s, of %s: %v", left, lifetime, err)
 			}

@@ -114,7 +114,7 @@ func readReplayList(w *fanouttest.World, user services.UserID) redisReplays {
 func deleteReplayLists(w *fanouttest.World, users ...services.UserID) {
 	w.TB.Helper()
 	for _, user := range users {
-		w.Must(w.Redis.Delete(w.TB.Context(), replaysKey(user)))
+		w.Must(w.Redis.Client.Delete(w.TB.Context(), replaysKey(user)))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"tidings/services"
+	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/sql"
 )
@@ -20,17 +21,12 @@ SELECT r.message FROM site_message_recipients r WHERE r.user_number = $1 AND r.t
 // audit returns the versioned fields that a user's document should have, for the audit to compare. It shares neither the statements nor
 // the counting with versionedFields.
 func (s *Service) audit(ctx context.Context, user services.UserID) (fields []rdb.VersionedField, err error) {
-	const tries = 3
-	versions, err := s.auditVersions(ctx, user)
-	for range tries {
-		if err != nil || len(versions) == 0 {
-			return nil, err
-		}
+	_, err = projector.CountUnchanged(func() (map[string]uint64, error) { return s.auditVersions(ctx, user) }, func(versions map[string]uint64) (bool, error) {
 		fields = nil
 		for kind, version := range versions {
 			unread, err := sql.ReadColumn[ID](ctx, s.db, auditedUnread, user, kind, services.MaxCountedSiteMessages+1)
 			if err != nil {
-				return nil, err
+				return false, err
 			}
 			state := services.MessageTypeState{Type: kind, Version: version, Unread: len(unread), UnreadByDay: daysOf(unread)}
 			if s.expiry.Expires(services.SourceSiteMessages) {
@@ -39,12 +35,8 @@ func (s *Service) audit(ctx context.Context, user services.UserID) (fields []rdb
 				fields = append(fields, rdb.MessagesVersionedField(state))
 			}
 		}
-		// Equal versions before and after: nothing has changed in between. Counts that change all the time are audited again anyway.
-		counted := versions
-		if versions, err = s.auditVersions(ctx, user); maps.Equal(versions, counted) {
-			break
-		}
-	}
+		return len(versions) > 0, nil
+	}, maps.Equal)
 	return fields, err
 }
 

@@ -300,7 +300,7 @@ func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID)
 	}
 	// A message that was unread already gets the new generation too, so that marks of older lists leave it unread. The count does
 	// not change.
-	_, err = tx.Run(ctx, keepUnread, user, ids, gen)
+	_, err = tx.Run(ctx, keepUnread, user, sql.Numbers(ids), gen)
 	return states, err
 }
 
@@ -316,7 +316,7 @@ func updateStatesByID(ctx context.Context, tx *sql.Tx, user services.UserID, ids
 	if err != nil {
 		return nil, err
 	}
-	return updateStates(ctx, tx, which, st, append([]any{user, ids}, more...)...)
+	return updateStates(ctx, tx, which, st, append([]any{user, sql.Numbers(ids)}, more...)...)
 }
 
 // lockUserTypes runs a statement that locks a user's states of some types and returns the types. The result has a row of the user and

@@ -127,7 +127,7 @@ func listMessages(ctx context.Context, db *sql.DB, user services.UserID, types [
 
 // readMessages reads messages of a user by their IDs; a message that the user does not have is absent.
 func readMessages(ctx context.Context, db *sql.DB, user services.UserID, ids []ID) (map[ID]Message, error) {
-	list, err := selectMessages(ctx, db, messagesByID, user, ids)
+	list, err := selectMessages(ctx, db, messagesByID, user, sql.Numbers(ids))
 	found := make(map[ID]Message, len(list))
 	for _, message := range list {
 		found[message.ID] = message
@@ -161,7 +161,7 @@ func timeOrNone(us sql.NullInt64) time.Time {
 // is absent.
 func readReports(ctx context.Context, db *sql.DB, ids []ID) (map[ID]SentMessage, error) {
 	found := make(map[ID]SentMessage, len(ids))
-	err := db.Each(ctx, reportsOf, []any{ids}, func(scan func(...any) error) error {
+	err := db.Each(ctx, reportsOf, []any{sql.Numbers(ids)}, func(scan func(...any) error) error {
 		var report SentMessage
 		var created, updated int64
 		m := &report.Message

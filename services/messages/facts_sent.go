@@ -53,7 +53,7 @@ func typesOfOwnMessages(ctx context.Context, tx *sql.Tx, user services.UserID, i
 
 // deliveredTypes are the types of those messages of which the user has a row.
 func deliveredTypes(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) (map[ID]string, error) {
-	return typesByID(ctx, tx, typesOfMessages, user, ids)
+	return typesByID(ctx, tx, typesOfMessages, user, sql.Numbers(ids))
 }
 
 // typesByID runs a statement that selects messages and their types.
@@ -132,7 +132,7 @@ func deliveriesBefore(ctx context.Context, tx *sql.Tx, user services.UserID, id 
 // deliveriesTo are the queued deliveries of some messages whose recipients include a user, and the types of these messages. It reads the
 // payloads of all chunks, up to 40 for each message: that happens only to a mark that comes within moments after the message.
 func deliveriesTo(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) (chunks []delivery, types []string, err error) {
-	exist, err := typesByID(ctx, tx, typesSent, ids)
+	exist, err := typesByID(ctx, tx, typesSent, sql.Numbers(ids))
 	if err != nil || len(exist) == 0 {
 		return nil, nil, err
 	}

@@ -37,6 +37,9 @@ func ParseDeliveryReportID(field, id string) (ID, error) {
 	return ID(value), err
 }
 
+// Int64 is the ID as SQL keeps it.
+func (id ID) Int64() int64 { return int64(id) }
+
 // Time is when the ID was made, to the millisecond, in UTC.
 func (id ID) Time() time.Time { return services.SortableID(id).Time() }
 

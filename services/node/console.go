@@ -74,7 +74,7 @@ func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) 
 	state.Engines = []console.Engine{
 		// The engines are asked one after the other: each has its own timeout, and there are only two.
 		pingEngine(ctx, "Database", s.Store.DialectName(), s.Store.Ping, s.Store.RefusesWrites),
-		pingEngine(ctx, "Redis", s.Redis.Mode(), s.Redis.Ping, s.Redis.RefusesWrites),
+		pingEngine(ctx, "Redis", s.Redis.Client.Mode(), s.Redis.Client.Ping, s.Redis.Client.RefusesWrites),
 	}
 	fault := func(what string, err error) {
 		if err != nil {

@@ -117,7 +117,7 @@ func (s *Server) flushDemoRedis(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		return
 	}
-	keys, err := s.Redis.EmptyOwnServer(r.Context())
+	keys, err := s.Redis.Client.EmptyOwnServer(r.Context())
 	if err != nil {
 		http.Error(w, "Redis could not be emptied", http.StatusServiceUnavailable)
 		return

@@ -28,9 +28,9 @@ func (s *Server) metricParts() []metricPart {
 		// Clients: connections, sockets and pushes.
 		s.Connections, s.sockets, s.Hub, s.Limiter,
 		// Projections: rebuilds, what the audit had to mend, what was delivered and freed.
-		s.Projector, s.audit, s.Fanout, s.Live, s.cleaner,
+		s.Projector, s.audit, s.counts, s.Fanout, s.Live, s.cleaner,
 		// The engines, as this node sees them.
-		s.Redis, s.Jobs,
+		s.Redis.Client, s.Jobs,
 		// What is sent to readers outside.
 		s.stream, s.webhooks, s.devices,
 	}

@@ -33,6 +33,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/nodecache"
+	"tidings/services/posts"
 	"tidings/services/projector"
 	"tidings/services/push"
 	"tidings/services/ratelimit"
@@ -61,6 +62,7 @@ type Server struct {
 	Projector *projector.Projector // brings facts into users' documents and inboxes
 	Fanout    *fanout.Fanout
 	audit     *audit.Audit
+	counts    *posts.CountAudit // of posts: a part of the audit
 	cleaner   *projector.Cleaner
 	Badge     *badge.Service     // renders badges
 	Live      *live.Service      // shows and live boards
@@ -142,7 +144,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	// From here on errors close the engines.
 	s.Ready.refusesWrites = s.Store.RefusesWrites
 	s.Ready.limitationText = func() string {
-		if s.Redis.RefusesWrites() {
+		if s.Redis.Client.RefusesWrites() {
 			return "Redis refuses writes: counts and feeds are read from SQL, and counts are STALE\n"
 		}
 		return ""

@@ -62,7 +62,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	}
 	working := startLoops(workers, s.Log, s.workerLoops()...)
 	looping := startLoops(loops, s.Log,
-		heart.Run, s.Store.WatchWrites, s.Redis.WatchMasters, s.Caches.Changelog.Run, s.receiveHints, s.Hub.Run, s.Badge.Run,
+		heart.Run, s.Store.WatchWrites, s.Redis.Client.WatchMasters, s.Caches.Changelog.Run, s.receiveHints, s.Hub.Run, s.Badge.Run,
 		projector.NewJanitor(s.Projector).Run, s.cleaner.Run, s.audit.Run, s.Limiter.Run, s.stream.Run, s.webhooks.Run, s.devices.Run)
 	s.Ready.Set(true)
 	var failure error
@@ -102,7 +102,7 @@ const minIdleConnectionTime = time.Second
 
 // receiveHints receives the other nodes' hints until ctx ends. A hint may be lost, so for each kind of hint the node also polls.
 func (s *Server) receiveHints(ctx context.Context) error {
-	return s.Redis.RunHints(ctx, redis.HintReceiver{
+	return s.Redis.Client.RunHints(ctx, redis.HintReceiver{
 		DocumentsChanged: func(hints []redis.Hint, cause trace.Cause) {
 			for _, hint := range hints {
 				s.Hub.Hint(hint.User, hint.Version, cause)

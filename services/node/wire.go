@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"math/rand/v2"
 	"slices"
 
@@ -63,7 +64,11 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	s.Fanout = fanout.New(fanoutConfig)
 	// The audit and the cleaner work on everything that is registered below. They find it when they run, so their position in
 	// this order does not matter.
-	s.audit = audit.New(audit.Config{Store: s.Store, Redis: s.Redis, Projector: s.Projector, Clock: s.clock, Log: s.Log, Settings: s.Config.Audit})
+	s.counts = posts.NewCountAudit(s.Store, s.Log)
+	s.audit = audit.New(audit.Config{
+		Store: s.Store, Redis: s.Redis, Projector: s.Projector, Clock: s.clock, Log: s.Log, Settings: s.Config.Audit,
+		Others: []func(context.Context) error{s.counts.RunOnce},
+	})
 	s.cleaner = projector.NewCleaner(s.Projector, s.Config.Projector.CleanEvery)
 	// The features. Each registers its kinds of jobs, changes and versioned fields by itself.
 	announcementService := announcements.New(announcements.Config{
@@ -134,7 +139,7 @@ func (s *Server) wireHub() {
 	s.Caches.Changelog.OnReadersNotified(s.Hub.HintSharedContentOf)
 	s.Store.OnCommitSignal(func() {
 		s.Caches.Changelog.Wake() // no mutation waits for a job's change, so nothing else wakes the log
-		s.Redis.QueueChangelogHint()
+		s.Redis.Client.QueueChangelogHint()
 	})
 }
 

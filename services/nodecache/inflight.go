@@ -48,7 +48,7 @@ func ParseFanoutChange(entry changelog.Entry) (FanoutChange, error) {
 
 // InFlightFanoutFacts reads fan-outs from SQL.
 type InFlightFanoutFacts interface {
-	PostFacts
+	posts.MemoryFacts
 	InFlightFanouts(ctx context.Context) ([]posts.InFlightFanout, error)
 	WaitingKeys(ctx context.Context, kind string, madeBy time.Time, limit int) ([]string, error)
 }

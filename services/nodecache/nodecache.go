@@ -1,6 +1,5 @@
-// Package nodecache is this node's cache of small shared data, kept current by the changelog: recently read posts,
-// pulled posts, fan-outs in flight, and the readers that need posts and people together. The cache of people is in
-// services/people.
+// Package nodecache is this node's cache of small shared data, kept current by the changelog: pulled posts, fan-outs in flight, and
+// the reader that reads posts and people together. The caches of posts and of people are in services/posts and services/people.
 //
 // Each cache is a type of its own with its own facts, independent of the others. It registers the kinds of log entries
 // that it follows with changelog, and its answers are at most as old as this node is behind the log. A copy that was
@@ -18,11 +17,9 @@ import (
 	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/people"
+	"tidings/services/posts"
 	"tidings/services/rdb"
 )
-
-// defaultCapacity is how many posts a node caches: with bodies of a few hundred bytes they take some tens of MB.
-const defaultCapacity = 100_000
 
 // Facts is the union of the facts that the caches read. SQL implements it.
 type Facts interface {
@@ -48,7 +45,7 @@ type Config struct {
 type Caches struct {
 	Changelog *changelog.Follower            // keeps all caches up to date
 	People    *people.Memory                 // profiles and user IDs
-	Posts     *PostCache                     // recently read posts
+	Posts     *posts.Memory                  // recently read posts
 	Reader    *PostAndUserReader             // reads posts and users together, by Posts and People
 	Pulled    *PulledCache                   // the newest posts of authors whose posts are pulled
 	InFlight  *InFlightFanoutCache           // the posts in flight
@@ -62,7 +59,7 @@ func New(cfg Config) *Caches {
 	m := &Caches{
 		Changelog: log,
 		People:    people.NewMemory(log, cfg.Facts, 0),
-		Posts:     newPostCache(log, cfg.Facts, 0),
+		Posts:     posts.NewMemory(log, cfg.Facts, 0),
 		Pulled:    newPulledCache(log, cfg.Facts),
 		InFlight:  newInFlightFanoutCache(log, cfg.Facts),
 		Activity:  people.NewActivityThresholdCache(log, cfg.Facts),

@@ -209,7 +209,7 @@ func TestReadReportsThatSQLIsAway(t *testing.T) {
 func TestTheLogInvalidatesChangedCopies(t *testing.T) {
 	e := newFakeStores()
 	e.posts[1], e.posts[2] = postChangedAt(1, 1), postChangedAt(2, 1)
-	e.logEntries = []changelog.Entry{{Kind: PostChangelogKind, Version: 1, At: timeAtSecond(1), Key: services.PostID(9).String()}}
+	e.logEntries = []changelog.Entry{{Kind: posts.ChangelogKind, Version: 1, At: timeAtSecond(1), Key: services.PostID(9).String()}}
 	m := newCaches(e)
 	if changes, err := m.Changelog.RunOnce(t.Context()); changes != 0 || err != nil {
 		t.Fatalf("the first turn found %d changes, %v: memory was empty", changes, err)
@@ -218,7 +218,7 @@ func TestTheLogInvalidatesChangedCopies(t *testing.T) {
 	deleted := postChangedAt(1, 5)
 	deleted.Deleted = true
 	e.posts[1] = deleted
-	e.logEntries = append(e.logEntries, changelog.Entry{Kind: PostChangelogKind, Version: 2, At: timeAtSecond(5), Key: services.PostID(1).String()})
+	e.logEntries = append(e.logEntries, changelog.Entry{Kind: posts.ChangelogKind, Version: 2, At: timeAtSecond(5), Key: services.PostID(1).String()})
 	if changes, err := m.Changelog.RunOnce(t.Context()); changes != 1 || err != nil {
 		t.Fatalf("%d changes, %v", changes, err)
 	}
@@ -281,7 +281,7 @@ func TestAGapInTheLogEmptiesMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	readPosts(t, m, 1)
-	e.logEntries = []changelog.Entry{{Kind: PostChangelogKind, Version: 50, At: timeAtSecond(9), Key: services.PostID(2).String()}}
+	e.logEntries = []changelog.Entry{{Kind: posts.ChangelogKind, Version: 50, At: timeAtSecond(9), Key: services.PostID(2).String()}}
 	if _, err := m.Changelog.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}

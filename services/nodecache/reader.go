@@ -9,6 +9,7 @@ import (
 	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/people"
+	"tidings/services/posts"
 )
 
 // CopyStore stores copies of facts for all nodes: Redis. An error of either method costs the callers a read of SQL, and
@@ -20,7 +21,7 @@ type CopyStore interface {
 
 // PostAndUserReader reads posts and people together, so that one round trip to Redis serves both. It is safe for concurrent use.
 type PostAndUserReader struct {
-	posts     *PostCache
+	posts     *posts.Memory
 	people    *people.Memory
 	copies    CopyStore      // Redis
 	copyQueue redisCopyQueue // the values that are to be copied to Redis
@@ -29,7 +30,7 @@ type PostAndUserReader struct {
 
 // newPostAndUserReader makes a reader. Values that it reads from SQL because Redis has no copy are copied to Redis in the
 // background, by a loop and at each poll of the changelog.
-func newPostAndUserReader(log *changelog.Follower, posts *PostCache, people *people.Memory, copies CopyStore) *PostAndUserReader {
+func newPostAndUserReader(log *changelog.Follower, posts *posts.Memory, people *people.Memory, copies CopyStore) *PostAndUserReader {
 	r := &PostAndUserReader{posts: posts, people: people, copies: copies, copyQueue: newRedisCopyQueue(), log: log.Logger()}
 	log.RegisterPollTask(changelog.PollTask{Name: "copies", Phase: changelog.AfterPollRead, Run: r.copyToRedisAtPoll})
 	log.RegisterLoop(r.runCopyingToRedis)
@@ -63,7 +64,7 @@ func (r *PostAndUserReader) read(ctx context.Context, posts []services.PostID, u
 	// Redis is read before SQL, so that a post that many nodes miss is read from SQL once.
 	missingPosts, missingUsers = r.readCopies(ctx, foundPosts, foundUsers, missingPosts, missingUsers)
 	if len(missingPosts) > 0 {
-		if err := r.posts.readFacts(ctx, missingPosts, foundPosts); err != nil {
+		if err := r.posts.ReadFacts(ctx, missingPosts, foundPosts); err != nil {
 			return nil, nil, err
 		}
 	}

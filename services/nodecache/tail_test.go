@@ -6,6 +6,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
+	"tidings/services/posts"
 )
 
 func (e *fakeStores) LastSequences(context.Context) (map[string]uint64, error) {
@@ -41,7 +42,7 @@ func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 	}
 	tail("nothing new", 0, 1, 0, 0)
 	e.posts[1] = postChangedAt(1, 5)
-	e.logEntries = append(e.logEntries, changelog.Entry{Kind: PostChangelogKind, Version: 1, At: timeAtSecond(5), Key: services.PostID(1).String()})
+	e.logEntries = append(e.logEntries, changelog.Entry{Kind: posts.ChangelogKind, Version: 1, At: timeAtSecond(5), Key: services.PostID(1).String()})
 	tail("a changed post", 1, 1, 1, 0)
 	if got := readPosts(t, m, 1)[1]; !got.UpdatedAt.Equal(timeAtSecond(5)) {
 		t.Errorf("the post is the one of %s", got.UpdatedAt)

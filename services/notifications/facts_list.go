@@ -220,7 +220,7 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 func readNotificationsAt(ctx context.Context, db *sql.DB, user services.UserID, positions []services.NotificationID, hosts *services.HostCategories, expiry ExpiryDays) (map[services.NotificationID]Notification, error) {
 	asked := map[services.NotificationID][]services.NotificationID{} // the positions, by the first position of their group
 	var groups []listedGroup
-	err := db.Each(ctx, listedGroupsAtPositions, []any{user, positions}, func(scan func(...any) error) error {
+	err := db.Each(ctx, listedGroupsAtPositions, []any{user, sql.Numbers(positions)}, func(scan func(...any) error) error {
 		var position services.NotificationID
 		l, err := scanListedGroup(scan, &position)
 		if _, defined := hosts.Find(l.category); l.category.HasHostCategoryForm() && !defined {

@@ -153,7 +153,7 @@ type placedGroup struct {
 // readGroupsAt finds the groups of some positions of a user. A position that is not in the user's list is absent.
 func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, positions []services.NotificationID) (map[services.NotificationID]placedGroup, error) {
 	found := make(map[services.NotificationID]placedGroup, len(positions))
-	err := r.Each(ctx, groupsAtPositions, []any{user, positions}, func(scan func(...any) error) error {
+	err := r.Each(ctx, groupsAtPositions, []any{user, sql.Numbers(positions)}, func(scan func(...any) error) error {
 		p := placedGroup{group: group{counter: counter{recipient: user}}}
 		var position services.NotificationID
 		err := scan(&p.category, &p.subject, &p.halfDay, &position, &p.id, &p.newestPosition)

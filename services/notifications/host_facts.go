@@ -112,7 +112,7 @@ func addHostContents(ctx context.Context, db *sql.DB, list []Notification, newes
 		return nil
 	}
 	found := make(map[services.HostNotificationID]HostNotificationContent, len(ids))
-	err := db.Each(ctx, hostNotificationContents, []any{ids}, func(scan func(...any) error) error {
+	err := db.Each(ctx, hostNotificationContents, []any{sql.Numbers(ids)}, func(scan func(...any) error) error {
 		var content HostNotificationContent
 		err := scan(&content.ID, &content.Title, &content.Body, &content.GroupKey, &content.About.Type, &content.About.Number)
 		found[content.ID] = content

@@ -246,7 +246,7 @@ func purgeHostNotifications(ctx context.Context, tx *sql.Tx, category services.C
 
 // deleteHostNotificationsByID deletes host notifications and their labels: the refs are free again.
 func deleteHostNotificationsByID(ctx context.Context, tx *sql.Tx, ids []services.HostNotificationID) error {
-	if _, err := tx.Run(ctx, deleteHostNotifications, ids); err != nil {
+	if _, err := tx.Run(ctx, deleteHostNotifications, sql.Numbers(ids)); err != nil {
 		return err
 	}
 	return refs.DeleteLabels(ctx, tx, services.HostNotificationType, ids)

@@ -169,7 +169,7 @@ func TestWithoutRedisAJobProjectsTheCountLater(t *testing.T) {
 		t.Errorf("%d jobs, want the one that projects the count", waiting)
 	}
 	n.RedisServer.Start()
-	eventually.Holds(t, "Redis answers again", func() bool { return n.Redis.Ping(t.Context()) == nil })
+	eventually.Holds(t, "Redis answers again", func() bool { return n.Redis.Client.Ping(t.Context()) == nil })
 	n.Must(n.Projector.Rebuild(t.Context(), users[0]))
 	n.RunAllJobs(n.Fanout)
 	n.CheckAgainstFacts(users[0])

@@ -182,7 +182,7 @@ func read(ctx context.Context, tx *sql.Tx, st sql.Statement, id services.PostID)
 // ByID reads posts, the deleted ones too. An unknown ID is absent.
 func ByID(ctx context.Context, r sql.Reader, ids []services.PostID) (map[services.PostID]services.Post, error) {
 	posts := make(map[services.PostID]services.Post, len(ids))
-	err := r.Each(ctx, postsByID, []any{ids}, func(scan func(...any) error) error {
+	err := r.Each(ctx, postsByID, []any{sql.Numbers(ids)}, func(scan func(...any) error) error {
 		post, err := scanPost(scan)
 		posts[post.ID] = post
 		return err

@@ -50,10 +50,15 @@ SELECT p.id, COALESCE(CAST((SELECT sum(n.likes) FROM post_counts n WHERE n.post 
 FROM posts p WHERE p.id < $1 AND p.deleted_at IS NULL ORDER BY p.id DESC LIMIT $2`)
 )
 
-// readRecounts reads posts by a statement with storedAndFactualCounts.
-func readRecounts(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (list []EngagementRecount, err error) {
-	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
-		var c EngagementRecount
+// readRecounts recounts posts from the facts. The cost grows with their likes and answers. One statement is one snapshot, so a
+// difference is a fault, and not a like that came in between.
+func readRecounts(ctx context.Context, r sql.Reader, posts []services.PostID) (list []engagementRecount, err error) {
+	asked := make(sql.RowsParameter, len(posts))
+	for i, post := range posts {
+		asked[i] = []any{post}
+	}
+	err = r.Each(ctx, recountPosts, []any{asked}, func(scan func(...any) error) error {
+		var c engagementRecount
 		err := scan(&c.Post, &c.Stored.Likes, &c.Stored.Comments, &c.Facts.Likes, &c.Facts.Comments)
 		list = append(list, c)
 		return err
@@ -61,26 +66,16 @@ func readRecounts(ctx context.Context, r sql.Runner, st sql.Statement, args ...a
 	return list, err
 }
 
-// Recounts recounts posts from the facts. The cost grows with their likes and answers. One statement is one snapshot, so a
-// difference is a fault, and not a like that came in between.
-func Recounts(ctx context.Context, db *sql.DB, posts []services.PostID) ([]EngagementRecount, error) {
-	asked := make(sql.RowsParameter, len(posts))
-	for i, post := range posts {
-		asked[i] = []any{post}
-	}
-	return readRecounts(ctx, db.Runner, recountPosts, asked)
-}
-
-// CountedPost is a post with its counts as post_counts has them.
-type CountedPost struct {
+// countedPost is a post with its counts as post_counts has them.
+type countedPost struct {
 	Post            services.PostID
 	Likes, Comments int
 }
 
-// CountsBelow lists the newest posts with IDs below a position, of every kind, with their counts: at most limit, the newest first.
-func CountsBelow(ctx context.Context, db *sql.DB, below services.PostID, limit int) (list []CountedPost, err error) {
+// readCountsBelow lists the newest posts with IDs below a position, of every kind, with their counts: at most limit, the newest first.
+func readCountsBelow(ctx context.Context, db *sql.DB, below services.PostID, limit int) (list []countedPost, err error) {
 	err = db.Each(ctx, countsBelow, []any{below, limit}, func(scan func(...any) error) error {
-		var of CountedPost
+		var of countedPost
 		err := scan(&of.Post, &of.Likes, &of.Comments)
 		list = append(list, of)
 		return err
@@ -88,14 +83,14 @@ func CountsBelow(ctx context.Context, db *sql.DB, below services.PostID, limit i
 	return list, err
 }
 
-// MendCounts sets the counts of a post to the counts of the facts, by adding the difference to one of its rows.
-func MendCounts(ctx context.Context, tx *sql.Tx, post services.PostID) error {
+// mendCounts sets the counts of a post to the counts of the facts, by adding the difference to one of its rows.
+func mendCounts(ctx context.Context, tx *sql.Tx, post services.PostID) error {
 	// If two callers come at once, the second waits here, and then finds nothing to mend. Other transactions may add likes
 	// meanwhile: they change the facts and the counts alike.
 	if _, err := tx.Run(ctx, addPostCounts, sql.RowsParameter{{post, 0, 0, 0}}); err != nil {
 		return err
 	}
-	found, err := readRecounts(ctx, tx.Runner, recountPosts, sql.RowsParameter{{post}})
+	found, err := readRecounts(ctx, tx, []services.PostID{post})
 	if err != nil {
 		return err
 	}

@@ -197,8 +197,8 @@ func (b *testStore) wantCounts(t *rapid.T, model *countsModel, posts []services.
 			}
 		}
 	}
-	for _, c := range sqltest.Must(Recounts(b.Ctx, b.DB, posts))(t) {
-		if !c.Matches() {
+	for _, c := range sqltest.Must(readRecounts(b.Ctx, b.DB, posts))(t) {
+		if !c.matches() {
 			t.Fatalf("post %d has the counts %+v, the facts are %+v", c.Post, c.Stored, c.Facts)
 		}
 	}
@@ -239,12 +239,12 @@ func TestCountsEqualTheFactsDuringWrites(t *testing.T) {
 		}
 		for last := false; !last; {
 			last = writing.Load() == 0 // read once more
-			list, err := Recounts(b.Ctx, b.DB, posts)
+			list, err := readRecounts(b.Ctx, b.DB, posts)
 			if err != nil {
 				b.T.Fatal(err)
 			}
 			for _, c := range list {
-				if !c.Matches() {
+				if !c.matches() {
 					b.T.Errorf("post %d has the counts %+v, the facts are %+v", c.Post, c.Stored, c.Facts)
 				}
 			}
@@ -265,20 +265,20 @@ func TestWrongCountsAreRepairedDuringWrites(t *testing.T) {
 			_, err := sqltest.QueryLines(b.Ctx, tx, `UPDATE post_counts SET likes = 7, comments = -2 WHERE post = 5`)
 			return err
 		})
-		below := func(below services.PostID, limit int) []CountedPost {
-			return sqltest.Must(CountsBelow(b.Ctx, b.DB, below, limit))(b.T)
+		below := func(below services.PostID, limit int) []countedPost {
+			return sqltest.Must(readCountsBelow(b.Ctx, b.DB, below, limit))(b.T)
 		}
-		sqltest.Equal(b.T, below(services.MaxPostID, 10), []CountedPost{{Post: 6}, {Post: 5, Likes: 7, Comments: -2}})
-		sqltest.Equal(b.T, below(services.MaxPostID, 1), []CountedPost{{Post: 6}})
-		sqltest.Equal(b.T, below(6, 1), []CountedPost{{Post: 5, Likes: 7, Comments: -2}})
+		sqltest.Equal(b.T, below(services.MaxPostID, 10), []countedPost{{Post: 6}, {Post: 5, Likes: 7, Comments: -2}})
+		sqltest.Equal(b.T, below(services.MaxPostID, 1), []countedPost{{Post: 6}})
+		sqltest.Equal(b.T, below(6, 1), []countedPost{{Post: 5, Likes: 7, Comments: -2}})
 		sqltest.Equal(b.T, sqltest.Must(Engagements(b.Ctx, b.DB, 2, []services.PostID{5}))(b.T), map[services.PostID]services.Engagement{5: {Likes: 7, LikedByViewer: true}})
-		sqltest.Equal(b.T, sqltest.Must(Recounts(b.Ctx, b.DB, []services.PostID{5}))(b.T), []EngagementRecount{{Post: 5, Stored: services.Engagement{Likes: 7, Comments: -2}, Facts: services.Engagement{Likes: 1}}})
+		sqltest.Equal(b.T, sqltest.Must(readRecounts(b.Ctx, b.DB, []services.PostID{5}))(b.T), []engagementRecount{{Post: 5, Stored: services.Engagement{Likes: 7, Comments: -2}, Facts: services.Engagement{Likes: 1}}})
 		var group sync.WaitGroup
 		for i := range 6 {
 			group.Go(func() {
 				err := b.Write(context.WithoutCancel(b.Ctx), func(tx *sql.Tx) error {
 					if i < 2 {
-						return MendCounts(b.Ctx, tx, 5)
+						return mendCounts(b.Ctx, tx, 5)
 					}
 					_, err := InsertLike(b.Ctx, tx, 5, services.UserID(10+i), tx.Now)
 					return err

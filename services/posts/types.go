@@ -57,14 +57,14 @@ type LikePosition struct {
 // possible.
 var BeforeFirstLike = LikePosition{At: sql.FromMicros(math.MaxInt64)}
 
-// EngagementRecount is the counts of a post as they are kept, and as the facts have them at the same moment.
-type EngagementRecount struct {
+// engagementRecount is the counts of a post as they are kept, and as the facts have them at the same moment.
+type engagementRecount struct {
 	Post          services.PostID
 	Stored, Facts services.Engagement // without LikedByViewer
 }
 
-// Matches reports whether the kept counts equal the counts of the facts.
-func (r EngagementRecount) Matches() bool { return r.Stored == r.Facts }
+// matches reports whether the kept counts equal the counts of the facts.
+func (r engagementRecount) matches() bool { return r.Stored == r.Facts }
 
 // PulledPosts are an author's newest pulled posts, as nodes keep them.
 type PulledPosts struct {

@@ -25,6 +25,28 @@ func (p *Projector) versionedFieldsFromFacts(ctx context.Context, user services.
 	return facts, nil
 }
 
+// CountUnchanged counts for the audit what several statements read: it reads the version of what it counts, counts, and reads the version
+// again. If both are equal, nothing has changed in between; otherwise it begins again, a few times. A count that changes all the time is
+// returned as it is: the audit compares it again before it believes a difference. count returns false if there is nothing to count.
+func CountUnchanged[V any](version func() (V, error), count func(V) (found bool, err error), equal func(before, after V) bool) (found bool, err error) {
+	const tries = 3
+	before, err := version()
+	if err != nil {
+		return false, err
+	}
+	for range tries {
+		if found, err := count(before); err != nil || !found {
+			return false, err
+		}
+		after, err := version()
+		if err != nil || equal(before, after) {
+			return err == nil, err
+		}
+		before = after
+	}
+	return true, nil
+}
+
 // auditedPolicy is not readPolicies: the audit would then agree with a wrong reader of rebuilds.
 var auditedPolicy = sql.NewStatement("audit a display policy", `
 SELECT p.offset_east, p.quiet_to, p.quiet_from, p.as_dot, p.out_of_total, p.ver FROM display_policies p WHERE p.user_number = $1`)

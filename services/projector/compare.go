@@ -85,7 +85,7 @@ func (p *Projector) Recount(ctx context.Context, user services.UserID) (differed
 	if err != nil {
 		return nil, err
 	}
-	stamp, err := p.redis.Now(ctx)
+	stamp, err := p.redis.Client.Now(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -156,7 +156,7 @@ func (p *Projector) sendHints(ctx context.Context, users []services.UserID, resu
 	if len(byNode) == 0 {
 		return
 	}
-	if err := p.redis.PublishHints(ctx, byNode); err != nil {
+	if err := p.redis.Client.PublishHints(ctx, byNode); err != nil {
 		p.log.Debug("hints were not sent; reconciliation will find the change", "error", err)
 	}
 }

@@ -33,7 +33,7 @@ func TestARefillThatHasWrittenIsNotShared(t *testing.T) {
 	var hints atomic.Int64
 	ready, written, release, ended := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan error, 2)
 	go func() {
-		ended <- w.Redis.RunHints(ctx, redis.HintReceiver{
+		ended <- w.Redis.Client.RunHints(ctx, redis.HintReceiver{
 			DocumentsChanged: func([]redis.Hint, trace.Cause) {
 				if hints.Add(1) == 1 {
 					close(written)

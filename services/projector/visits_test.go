@@ -33,7 +33,7 @@ func visitRecordOf(w *fanouttest.World, user services.UserID) visitRecord {
 	w.Must(err)
 	before, err := people.PreviousVisit(ctx, w.Store, user)
 	w.Must(err)
-	left, err := w.Redis.Commands().TTL(ctx, rdb.DocumentKey(user)).Result()
+	left, err := w.Redis.Client.Commands().TTL(ctx, rdb.DocumentKey(user)).Result()
 	w.Must(err)
 	return visitRecord{visits[user], before, w.Document(user).LastActiveDay, left}
 }

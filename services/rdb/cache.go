@@ -52,12 +52,12 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 	if len(posts)+len(users) == 0 {
 		return foundPosts, foundUsers, nil
 	}
-	if err := c.CheckTrusted(); err != nil {
+	if err := c.Client.CheckTrusted(); err != nil {
 		return nil, nil, err
 	}
 	// Readers wait less than writers, because they can read from SQL instead.
 	ctx = redis.WithReadGuard(ctx)
-	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
+	commands, err := c.Client.Read(ctx, func(p redis.Pipeliner) {
 		for _, post := range posts {
 			p.Get(ctx, postKey(post))
 		}
@@ -68,7 +68,7 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 	if err != nil {
 		return nil, nil, err
 	}
-	epoch := c.Epoch() // read after the answers, so that a change meanwhile rejects them, see Documents
+	epoch := c.Client.Epoch() // read after the answers, so that a change meanwhile rejects them, see Documents
 	for i, command := range commands {
 		text, err := command.(*redis.StringCmd).Result()
 		if err != nil {
@@ -95,7 +95,7 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 func (c *Projections) PutCopies(ctx context.Context, posts []services.Post, users []services.User) error {
 	// The epoch is taken before the writes: if Redis loses data between the two, readers reject the copies instead of trusting
 	// them.
-	calls, epoch := make([]redis.ScriptCall, 0, len(posts)+len(users)), c.Epoch()
+	calls, epoch := make([]redis.ScriptCall, 0, len(posts)+len(users)), c.Client.Epoch()
 	// put adds the call for one copy, with that epoch.
 	put := func(key string, changed time.Time, value any) error {
 		body, err := json.Marshal(value)
@@ -119,7 +119,7 @@ func (c *Projections) PutCopies(ctx context.Context, posts []services.Post, user
 			return err
 		}
 	}
-	_, err := c.Change(ctx, cachePut, calls)
+	_, err := c.Client.Change(ctx, cachePut, calls)
 	return err
 }
 

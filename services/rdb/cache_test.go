@@ -41,7 +41,7 @@ func TestCopiesAreReadAsTheyWereWritten(t *testing.T) {
 			v.Errorf("both kinds in %d round trips, want 1", trips.Count())
 		}
 		for _, key := range []string{postKey(long.ID), profileKey(alice.ID)} {
-			if left, err := v.projections.Commands().TTL(v.Context(), key).Result(); err != nil || left <= copyLifetime-time.Hour || left > copyLifetime {
+			if left, err := v.projections.Client.Commands().TTL(v.Context(), key).Result(); err != nil || left <= copyLifetime-time.Hour || left > copyLifetime {
 				v.Errorf("%s lives for %s, %v: want %s", key, left, err, copyLifetime)
 			}
 		}
@@ -107,9 +107,9 @@ func TestABrokenCopyCountsAsMissing(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		for _, text := range []string{"", "1", "1700000000000001", "1700000000000001{", "1700000000000001[]", "1700000000000001\"text\"",
 			"17000000000000x1{}", "-700000000000001{}", "170000000000001{}", "1700000000000001{\"a\":-1,\"k\":1}", "garbage and more garbage"} {
-			text = text[:min(copyVersionDigits, len(text))] + v.projections.Epoch() + text[min(copyVersionDigits, len(text)):]
-			v.must(v.projections.Commands().Set(v.Context(), postKey(1), text, 0).Err())
-			v.must(v.projections.Commands().Set(v.Context(), profileKey(1), text, 0).Err())
+			text = text[:min(copyVersionDigits, len(text))] + v.projections.Client.Epoch() + text[min(copyVersionDigits, len(text)):]
+			v.must(v.projections.Client.Commands().Set(v.Context(), postKey(1), text, 0).Err())
+			v.must(v.projections.Client.Commands().Set(v.Context(), profileKey(1), text, 0).Err())
 			posts, users, err := v.projections.Copies(v.Context(), []services.PostID{1}, []services.UserID{1})
 			if err != nil || len(posts)+len(users) != 0 {
 				v.Errorf("%q is read as %+v, %+v, %v", text, posts, users, err)

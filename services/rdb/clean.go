@@ -49,10 +49,10 @@ func (c *Projections) WalkKeys(ctx context.Context, from KeyWalkPosition, about 
 	// The list of masters is read anew at each step. It is sorted by address, so a position survives a change of masters.
 	var mu sync.Mutex
 	masters := map[string]*redis.Master{}
-	err = c.EachMaster(ctx, func(_ context.Context, master *redis.Master) error {
+	err = c.Client.EachMaster(ctx, func(_ context.Context, master *redis.Master) error {
 		mu.Lock()
 		defer mu.Unlock()
-		masters[c.AddrOf(master)] = master
+		masters[c.Client.AddrOf(master)] = master
 		return nil
 	})
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *Projections) findCleanable(ctx context.Context, keys []string) (found K
 		return found, nil
 	}
 	// This is a plain pipeline and not Read, because a walk must not repair the keys that it passes.
-	commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
+	commands, err := c.Client.Pipeline(ctx, func(p redis.Pipeliner) {
 		for _, one := range owned {
 			// The user of such a key need not have a document, so only the key's expiry says whether it is a leftover.
 			if one.hasOwnExpiry() {
@@ -159,7 +159,7 @@ func (c *Projections) TrimInboxes(ctx context.Context, users []services.UserID) 
 	for i, user := range users {
 		calls[i] = redis.ScriptCall{Keys: inboxScriptKeys(user)}
 	}
-	replies, err := c.Change(ctx, inboxTrim, calls)
+	replies, err := c.Client.Change(ctx, inboxTrim, calls)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -227,7 +227,7 @@ func (c *Projections) DropLeftovers(ctx context.Context, leftovers []Leftover) (
 // runDrop runs a script that returns how many keys or entries it dropped. One failed call fails all: the walk repeats
 // its step.
 func (c *Projections) runDrop(ctx context.Context, s *redis.Script, calls []redis.ScriptCall) ([]int, error) {
-	replies, err := c.Run(ctx, s, calls)
+	replies, err := c.Client.Run(ctx, s, calls)
 	if err != nil {
 		return nil, err
 	}

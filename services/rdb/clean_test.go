@@ -201,7 +201,7 @@ func TestDropUsers(t *testing.T) {
 			v.Error("an unknown user was not dropped")
 		}
 		whole()
-		v.must(v.projections.Commands().HSet(v.Context(), onlineKey(reader), "dead", time.Now().Add(-time.Minute).UnixMilli()).Err())
+		v.must(v.projections.Client.Commands().HSet(v.Context(), onlineKey(reader), "dead", time.Now().Add(-time.Minute).UnixMilli()).Err())
 		if v.dropReaderIfLastVisitBy(20_000) != 3 {
 			v.Error("a lease that is over has kept a user")
 		}
@@ -251,7 +251,7 @@ func (v feedTest) walkKeys(about int, each func(KeyWalkFindings)) (steps int) {
 // A walk finds all leftovers on every master, and dropping them touches nothing else.
 func TestAWalkFindsAllLeftovers(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
-		ctx, rds := v.Context(), v.projections.Commands()
+		ctx, rds := v.Context(), v.projections.Client.Commands()
 		var users []services.UserID
 		for user := services.UserID(1); user <= 40; user++ {
 			users = append(users, user)
@@ -314,7 +314,7 @@ func TestAWalkFindsAllLeftovers(t *testing.T) {
 func (v feedTest) eachKey(each func(string)) {
 	v.Helper()
 	var mu sync.Mutex
-	v.must(v.projections.EachMaster(v.Context(), func(ctx context.Context, master *redis.Master) error {
+	v.must(v.projections.Client.EachMaster(v.Context(), func(ctx context.Context, master *redis.Master) error {
 		keys, err := master.Keys(ctx, "*").Result()
 		mu.Lock()
 		defer mu.Unlock()
@@ -328,7 +328,7 @@ func (v feedTest) eachKey(each func(string)) {
 // A key that was a leftover when the walk found it, and no longer is, stays.
 func TestAKeyThatIsNoLongerALeftoverStays(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
-		ctx, rds := v.Context(), v.projections.Commands()
+		ctx, rds := v.Context(), v.projections.Client.Commands()
 		post := services.Post{ID: 78, Author: 1, Kind: services.PostKindPost, Body: "new", UpdatedAt: time.Now()}
 		v.must(rds.ZAdd(ctx, inboxKey(reader), redis.Z{Member: "!0000000000000"}).Err())
 		v.must(rds.HSet(ctx, conversationsKey(reader), "1", "1,0,0,1,0,0,").Err())
@@ -365,13 +365,13 @@ func TestAWalkContinuesWithoutALostMaster(t *testing.T) {
 				found[user] = true
 			}
 		}
-		for position, done := (KeyWalkPosition{Master: "!", Cursor: 99}), v.projections.Mode() != "cluster"; !done; {
+		for position, done := (KeyWalkPosition{Master: "!", Cursor: 99}), v.projections.Client.Mode() != "cluster"; !done; {
 			f, to, ended, err := v.projections.WalkKeys(v.Context(), position, 10)
 			v.must(err)
 			note(f)
 			position, done = to, ended
 		}
-		if v.projections.Mode() == "cluster" && !found[reader] {
+		if v.projections.Client.Mode() == "cluster" && !found[reader] {
 			v.Error("the masters after the one that has gone were not walked")
 		}
 		if f, to, done, err := v.projections.WalkKeys(v.Context(), KeyWalkPosition{Master: "~"}, 10); err != nil || !done || f.KeysPassed != 0 || to != (KeyWalkPosition{}) {

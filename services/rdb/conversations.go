@@ -20,7 +20,7 @@ const membershipsPerCall = 25
 // documents with a negative count, which happens only if another program wrote to Redis.
 func (c *Projections) PutMemberships(ctx context.Context, states []services.Membership) (results []redis.Result, clamped int, err error) {
 	calls, indexes := membershipCalls(states)
-	answers, err := c.ChangeForResults(ctx, conversationsPut, calls)
+	answers, err := c.Client.ChangeForResults(ctx, conversationsPut, calls)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -77,7 +77,7 @@ func (c *Projections) UpdateNextMessageExpiry(ctx context.Context, users []servi
 	for i, user := range users {
 		calls[i] = redis.ScriptCall{Keys: []string{DocumentKey(user), conversationsKey(user)}}
 	}
-	_, err := c.ChangeForResults(ctx, nextMessageExpiryScript, calls)
+	_, err := c.Client.ChangeForResults(ctx, nextMessageExpiryScript, calls)
 	return err
 }
 

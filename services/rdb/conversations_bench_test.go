@@ -34,11 +34,11 @@ func BenchmarkMemberships(b *testing.B) {
 		if _, err := c.EndRebuild(b.Context(), FeedFacts{Reader: user, Stamp: stamps[i], IsVisit: true, KeyLifetime: time.Hour}); err != nil {
 			b.Fatal(err)
 		}
-		if err := c.Commands().HSet(b.Context(), onlineKey(user), "node", "9000000000000").Err(); err != nil {
+		if err := c.Client.Commands().HSet(b.Context(), onlineKey(user), "node", "9000000000000").Err(); err != nil {
 			b.Fatal(err)
 		}
 	}
-	if err := c.Commands().ConfigResetStat(b.Context()).Err(); err != nil {
+	if err := c.Client.Commands().ConfigResetStat(b.Context()).Err(); err != nil {
 		b.Fatal(err)
 	}
 	b.ResetTimer()
@@ -52,7 +52,7 @@ func BenchmarkMemberships(b *testing.B) {
 		}
 	}
 	b.StopTimer()
-	info, err := c.Commands().Info(b.Context(), "commandstats").Result()
+	info, err := c.Client.Commands().Info(b.Context(), "commandstats").Result()
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -220,11 +220,11 @@ func (w *conversationsWorld) recallMessage(id services.ConversationID, at int64)
 func (w *conversationsWorld) loseData(user services.UserID) error {
 	switch w.random.IntN(3) {
 	case 0:
-		return w.projections.Commands().Del(w.ctx, DocumentKey(user)).Err()
+		return w.projections.Client.Commands().Del(w.ctx, DocumentKey(user)).Err()
 	case 1:
-		return w.projections.Commands().Del(w.ctx, conversationsKey(user)).Err()
+		return w.projections.Client.Commands().Del(w.ctx, conversationsKey(user)).Err()
 	}
-	return w.projections.Commands().HDel(w.ctx, conversationsKey(user), "1").Err()
+	return w.projections.Client.Commands().HDel(w.ctx, conversationsKey(user), "1").Err()
 }
 
 // runPendingWrite delivers one pending state, and now and then keeps it pending for another delivery.
@@ -280,7 +280,7 @@ func (w *conversationsWorld) checkUnreadSums() error {
 	if err != nil {
 		return err
 	}
-	beside, err := w.projections.Pipeline(w.ctx, func(p redis.Pipeliner) {
+	beside, err := w.projections.Client.Pipeline(w.ctx, func(p redis.Pipeliner) {
 		for _, user := range w.people {
 			p.HGetAll(w.ctx, conversationsKey(user))
 			p.HMGet(w.ctx, DocumentKey(user), "Ck")

@@ -58,7 +58,7 @@ type Document struct {
 
 // Documents reads the badge documents of the users, in their order, by one HGETALL each in one round trip.
 func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([]Document, error) {
-	if err := c.CheckTrusted(); err != nil {
+	if err := c.Client.CheckTrusted(); err != nil {
 		return nil, err
 	}
 	layout := c.layout.Load()
@@ -66,9 +66,9 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 		var room [48]string // most documents have no more fields
 		// One user is the common case: each badge query reads one. This read shares a round trip with other queries, and allocates
 		// little.
-		texts, err := c.ReadFields(ctx, DocumentKey(users[0]), layout.readAll, room[:0])
+		texts, err := c.Client.ReadFields(ctx, DocumentKey(users[0]), layout.readAll, room[:0])
 		if err == nil {
-			return []Document{layout.parseTexts(texts, c.Epoch())}, nil
+			return []Document{layout.parseTexts(texts, c.Client.Epoch())}, nil
 		}
 		// A document of the wrong type is read again below, as for many users: that read repairs it.
 		if !redis.IsWrongType(err) {
@@ -82,9 +82,9 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 	// The epoch is read after the answers: every connection that delivered one has then reported its server's lineage.
 	documents, epoch := make([]Document, len(users)), ""
 	// Readers wait less than writers, because they can read from SQL instead.
-	err := c.ReadEach(redis.WithReadGuard(ctx), reads, func(i int, texts []string) {
+	err := c.Client.ReadEach(redis.WithReadGuard(ctx), reads, func(i int, texts []string) {
 		if i == 0 {
-			epoch = c.Epoch()
+			epoch = c.Client.Epoch()
 		}
 		documents[i] = layout.parseTexts(texts, epoch)
 	})
@@ -97,7 +97,7 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 // DocumentVersions reads n of each user's document in one round trip: 0 if the document is missing or being built. The
 // reconciliation of each second compares n with what was pushed; it needs no more of the document.
 func (c *Projections) DocumentVersions(ctx context.Context, users []services.UserID) ([]uint64, error) {
-	if err := c.CheckTrusted(); err != nil {
+	if err := c.Client.CheckTrusted(); err != nil {
 		return nil, err
 	}
 	used := versionReads.Get().(*[]redis.KeyRead)
@@ -111,9 +111,9 @@ func (c *Projections) DocumentVersions(ctx context.Context, users []services.Use
 		versionReads.Put(used)
 	}()
 	versions, epoch := make([]uint64, len(users)), ""
-	err := c.ReadEach(ctx, reads, func(i int, texts []string) {
+	err := c.Client.ReadEach(ctx, reads, func(i int, texts []string) {
 		if i == 0 { // after the answers, as in Documents
-			epoch = c.Epoch()
+			epoch = c.Client.Epoch()
 		}
 		// While a document is being built, n is not the version that a reader would get. A version that cannot be read is 0,
 		// like that of a missing document: the caller rebuilds both.
@@ -148,7 +148,7 @@ func (c *Projections) MarkDocumentsLost(ctx context.Context, users []services.Us
 		calls[i] = redis.ScriptCall{Keys: []string{DocumentKey(user)}, Args: []any{shown[i]}}
 	}
 	// Missing documents are lost anyway, so the results are ignored.
-	_, err := c.ChangeForResults(ctx, markDocumentsLostScript, calls)
+	_, err := c.Client.ChangeForResults(ctx, markDocumentsLostScript, calls)
 	return err
 }
 
@@ -159,5 +159,5 @@ func (c *Projections) RaiseVersions(ctx context.Context, users []services.UserID
 	for i, user := range users {
 		calls[i] = redis.ScriptCall{Keys: []string{DocumentKey(user), onlineKey(user)}, Args: []any{passed[i]}}
 	}
-	return c.ChangeForResults(ctx, versionRaise, calls)
+	return c.Client.ChangeForResults(ctx, versionRaise, calls)
 }

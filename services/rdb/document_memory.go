@@ -113,7 +113,7 @@ func (c *Projections) ForgetDocument(user services.UserID) { c.memory.forget(use
 // reads only the fields that show whether the document has changed. A document that has changed costs a second round trip, and is
 // not ready if the second one fails.
 func (c *Projections) DocumentsCached(ctx context.Context, users []services.UserID) ([]Document, error) {
-	if err := c.CheckTrusted(); err != nil {
+	if err := c.Client.CheckTrusted(); err != nil {
 		return nil, err
 	}
 	layout := c.layout.Load()
@@ -128,9 +128,9 @@ func (c *Projections) DocumentsCached(ctx context.Context, users []services.User
 	documents := make([]Document, len(users))
 	var changed []int
 	ctx, epoch := redis.WithReadGuard(ctx), ""
-	err := c.ReadEach(ctx, reads, func(i int, texts []string) {
+	err := c.Client.ReadEach(ctx, reads, func(i int, texts []string) {
 		if i == 0 { // after the answers, as in Documents
-			epoch = c.Epoch()
+			epoch = c.Client.Epoch()
 		}
 		switch {
 		case kept[i].layout == nil:
@@ -149,9 +149,9 @@ func (c *Projections) DocumentsCached(ctx context.Context, users []services.User
 		reads = append(reads, redis.KeyRead{Key: DocumentKey(users[i]), Read: layout.readWithBirthStamp})
 	}
 	// An error is ignored: users whose documents have not changed are answered anyway.
-	_ = c.ReadEach(ctx, reads, func(at int, texts []string) {
+	_ = c.Client.ReadEach(ctx, reads, func(at int, texts []string) {
 		if at == 0 {
-			epoch = c.Epoch()
+			epoch = c.Client.Epoch()
 		}
 		documents[changed[at]] = c.parseAndKeep(users[changed[at]], layout, texts, epoch)
 	})

@@ -86,7 +86,7 @@ func TestKeptDocumentsAreDroppedWhenTheyNoLongerApply(t *testing.T) {
 		for what, lost := range map[string]func(){
 			"being built":      func() { v.writeField("st", "0") },
 			"of another epoch": func() { v.writeField("st", "1"); v.writeField("e", "x") },
-			"a broken day":     func() { v.writeField("e", v.projections.Epoch()); v.writeField("d", "today") },
+			"a broken day":     func() { v.writeField("e", v.projections.Client.Epoch()); v.writeField("d", "today") },
 			"gone":             func() { v.deleteKeys(DocumentKey(reader)) },
 		} {
 			v.deleteKeys(DocumentKey(reader), inboxKey(reader))
@@ -196,7 +196,7 @@ func TestKeptDocumentsHaveThePresentExpiryFields(t *testing.T) {
 		if d := v.readDocumentCached("after a day without posts", 1); d.FeedExpiredUpTo != 5 {
 			v.Errorf("posts up to %v are too old", d.FeedExpiredUpTo)
 		}
-		v.must(v.projections.Commands().HSet(v.Context(), DocumentKey(reader), nextExpiryDayField, 90).Err())
+		v.must(v.projections.Client.Commands().HSet(v.Context(), DocumentKey(reader), nextExpiryDayField, 90).Err())
 		v.must(v.projections.UpdateNextMessageExpiry(v.Context(), []services.UserID{reader}))
 		if d := v.readDocumentCached("after the next message to leave was looked up", 1); d.Conversations.NextExpiryDay != 102 {
 			v.Errorf("the next message leaves on %d", d.Conversations.NextExpiryDay)
@@ -209,7 +209,7 @@ func TestKeptDocumentsAreCheckedByAFewFields(t *testing.T) {
 	v := feedTest{t, openProjections(t, redis.Options{URL: redistest.NewServer(t).URL(), ReadTimeout: longReadTimeout})}
 	v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
 	v.readDocumentCached("the first read", 1)
-	v.must(v.projections.Commands().Do(v.Context(), "ACL", "SETUSER", "default", "-hgetall").Err())
+	v.must(v.projections.Client.Commands().Do(v.Context(), "ACL", "SETUSER", "default", "-hgetall").Err())
 	documents, err := v.projections.DocumentsCached(v.Context(), []services.UserID{reader})
 	if err != nil || !documents[0].Ready || documents[0].FeedCount != 3 {
 		t.Errorf("%+v, %v", documents, err)

@@ -159,7 +159,7 @@ func TestEveryValueOfADocumentStaysShort(t *testing.T) {
 		if result := v.addEntry(1<<62, uncountedEntry(services.MaxPostID-1)); result.Status != redis.Retry || results[0].Version != 9_007_199_254_740_991 {
 			v.Errorf("%+v, %+v", result, results)
 		}
-		fields, err := v.projections.Commands().HGetAll(v.Context(), DocumentKey(reader)).Result()
+		fields, err := v.projections.Client.Commands().HGetAll(v.Context(), DocumentKey(reader)).Result()
 		v.must(err)
 		if len(fields) != 16+len(services.Categories)+1+5 { // one category has notifications, and so a newest position
 			v.Errorf("%d fields: %v", len(fields), fields)

@@ -121,7 +121,7 @@ func TestDataFromBeforeLostWritesIsRejected(t *testing.T) {
 			t.Fatalf("the old document is not there: fc is %q", v.readField("fc"))
 		}
 		v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 4, countedEntry)})
-		v.must(second.projections.CheckEpoch(t.Context())) // as WatchMasters does, which finds new masters
+		v.must(second.projections.Client.CheckEpoch(t.Context())) // as WatchMasters does, which finds new masters
 		if v.feedCountOrMissing() != "4" || second.feedCountOrMissing() != "4" {
 			t.Errorf("rebuilt, %s and %s, want 4", v.feedCountOrMissing(), second.feedCountOrMissing())
 		}
@@ -139,7 +139,7 @@ func TestARebuildInANewEpochKeepsNothing(t *testing.T) {
 		v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 9, countedEntry), SeenUpTo: 5})
 		_, err := v.projections.PutVersionedFields(v.Context(), []VersionedFields{{User: reader, Fields: []VersionedField{SegmentVersionedField(services.SegmentState{Version: 7, Bits: 3})}}})
 		v.must(err)
-		v.must(v.projections.Commands().HSet(v.Context(), conversationsKey(reader), "17", "1;2").Err())
+		v.must(v.projections.Client.Commands().HSet(v.Context(), conversationsKey(reader), "17", "1;2").Err())
 		v.writeField("Cu", "4")
 		v.writeField("n", uint64(9_000_000_000_000_000))
 		v.writeField("e", "4711")
@@ -151,7 +151,7 @@ func TestARebuildInANewEpochKeepsNothing(t *testing.T) {
 		if d.Version <= 9_000_000_000_000_000 || d.FeedCount != 2 || d.FeedSeenUpTo != 0 || d.Segments.Version != 0 || d.Conversations.Unread != 0 {
 			v.Errorf("taken over: %+v", d)
 		}
-		if n, err := v.projections.Commands().Exists(v.Context(), conversationsKey(reader)).Result(); n != 0 || err != nil {
+		if n, err := v.projections.Client.Commands().Exists(v.Context(), conversationsKey(reader)).Result(); n != 0 || err != nil {
 			v.Errorf("the conversations are still there: %v", err)
 		}
 		v.wantFeed("the feed", v.buildFromFacts(FeedFacts{}), redis.Applied, "2", countedEntry(20), countedEntry(21))
@@ -188,7 +188,7 @@ func TestANodeUnawareOfAFailoverKeepsNewDocuments(t *testing.T) {
 	for _, master := range servers {
 		master.Do("DEBUG", "CHANGE-REPL-ID")
 	}
-	v.must(v.projections.CheckEpoch(t.Context()))
+	v.must(v.projections.Client.CheckEpoch(t.Context()))
 	v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
 	if got := late.feedCountOrMissing(); got != "missing" {
 		t.Fatalf("the late node believes %s", got)
@@ -207,7 +207,7 @@ func TestTheWatchFindsAPromotionBehindOpenConnections(t *testing.T) {
 	v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
 	ctx, stop := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
-	watching.Go(func() { _ = v.projections.WatchMasters(ctx) })
+	watching.Go(func() { _ = v.projections.Client.WatchMasters(ctx) })
 	defer watching.Wait()
 	defer stop()
 	server.Do("REPLICAOF", "127.0.0.1", "1")

@@ -32,9 +32,9 @@ func (v feedTest) wantSpreadExpiry(what string, users []services.UserID, lifetim
 	v.Helper()
 	ends := map[time.Duration]int{}
 	for _, user := range users {
-		left, err := v.projections.Commands().TTL(v.Context(), DocumentKey(user)).Result()
+		left, err := v.projections.Client.Commands().TTL(v.Context(), DocumentKey(user)).Result()
 		v.must(err)
-		inbox, err := v.projections.Commands().TTL(v.Context(), inboxKey(user)).Result()
+		inbox, err := v.projections.Client.Commands().TTL(v.Context(), inboxKey(user)).Result()
 		v.must(err)
 		if left > lifetime || left < lifetime-lifetime/16-time.Minute || (left-inbox).Abs() > time.Minute {
 			v.Errorf("%s: the keys live for %s and %s, of %s", what, left, inbox, lifetime)

@@ -23,14 +23,14 @@ var LiveBoardFields = redis.NewFewFields([]string{"st", "e", string(HostsField),
 // ReadLiveBoardStates reads the parts of readers' documents that live boards need, in one round trip. The read for one reader
 // shares its round trip with other reads. An error comes from Redis and is UNAVAILABLE.
 func (c *Projections) ReadLiveBoardStates(ctx context.Context, readers []services.UserID) ([]LiveBoardState, error) {
-	if err := c.CheckTrusted(); err != nil {
+	if err := c.Client.CheckTrusted(); err != nil {
 		return nil, err
 	}
 	if len(readers) == 1 { // this read shares its round trip with other queries, as in Documents
 		var room [8]string
-		texts, err := c.ReadFields(ctx, DocumentKey(readers[0]), LiveBoardFields, room[:0])
+		texts, err := c.Client.ReadFields(ctx, DocumentKey(readers[0]), LiveBoardFields, room[:0])
 		if err == nil {
-			return []LiveBoardState{ParseLiveBoardState(texts, c.Epoch())}, nil
+			return []LiveBoardState{ParseLiveBoardState(texts, c.Client.Epoch())}, nil
 		}
 		if !redis.IsWrongType(err) {
 			return nil, redis.MapError(err)
@@ -41,9 +41,9 @@ func (c *Projections) ReadLiveBoardStates(ctx context.Context, readers []service
 		reads[i] = redis.KeyRead{Key: DocumentKey(reader), Read: LiveBoardFields}
 	}
 	states, epoch := make([]LiveBoardState, len(readers)), ""
-	err := c.ReadEach(redis.WithReadGuard(ctx), reads, func(i int, texts []string) {
+	err := c.Client.ReadEach(redis.WithReadGuard(ctx), reads, func(i int, texts []string) {
 		if i == 0 { // after the answers, as in Documents
-			epoch = c.Epoch()
+			epoch = c.Client.Epoch()
 		}
 		states[i] = ParseLiveBoardState(texts, epoch)
 	})

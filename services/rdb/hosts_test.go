@@ -61,7 +61,7 @@ func TestDocumentsListTheFollowedHosts(t *testing.T) {
 		want("a follow", result, redis.Applied, first, second)
 		want("read before the follow", name(read, services.FollowedAuthor{Author: author}), redis.Retry, first, second)
 		want("a rebuild takes nobody out", v.buildFromFacts(FeedFacts{Hosts: []services.FollowedAuthor{second}}), redis.Applied, first, second)
-		v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), "L").Err())
+		v.must(v.projections.Client.Commands().HDel(v.Context(), DocumentKey(reader), "L").Err())
 		if result := name(v.takeStamp(), first); result.Status != redis.Missing || v.readDocument().Ready || v.hostsState().Ready {
 			v.Errorf("hosts that are lost are %+v after one was named: %+v", v.readDocument(), result)
 		}

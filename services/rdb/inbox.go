@@ -32,16 +32,6 @@ func inboxScriptKeys(user services.UserID) []string {
 	return []string{DocumentKey(user), inboxKey(user), onlineKey(user)}
 }
 
-// Now takes a stamp that is valid for any user. Take it before the SQL read that an add is based on. On a cluster the stamp is
-// a second in the past, because the masters' clocks differ.
-func (c *Projections) Now(ctx context.Context) (redis.ClockStamp, error) {
-	t, err := c.Commands().Time(ctx).Result()
-	if err != nil {
-		return 0, redis.MapError(err)
-	}
-	return redis.ClockStamp(uint64(t.UnixMicro()) - c.StampSlackMicros()), nil
-}
-
 // InboxPost is one post for one reader.
 type InboxPost struct {
 	Reader services.UserID
@@ -57,7 +47,7 @@ func (c *Projections) AddToInboxes(ctx context.Context, stamp redis.ClockStamp, 
 	for i, add := range adds {
 		calls[i] = redis.ScriptCall{Keys: inboxScriptKeys(add.Reader), Args: []any{text, entryText(add.Entry)}}
 	}
-	return c.ChangeForResults(ctx, inboxAdd, calls)
+	return c.Client.ChangeForResults(ctx, inboxAdd, calls)
 }
 
 // InboxMerge is the result of a SQL read for one reader, to be merged into their projection.
@@ -88,14 +78,14 @@ func (c *Projections) MergeIntoInbox(ctx context.Context, merge InboxMerge) (red
 	for _, entry := range merge.Entries {
 		args = append(args, entryText(entry))
 	}
-	return c.ChangeForResult(ctx, inboxMerge, redis.ScriptCall{Keys: inboxScriptKeys(merge.Reader), Args: args})
+	return c.Client.ChangeForResult(ctx, inboxMerge, redis.ScriptCall{Keys: inboxScriptKeys(merge.Reader), Args: args})
 }
 
 // DropFromInbox removes everything of an author from a reader's projections: their posts, whether pushed or pulled, and their
 // entries in registered lists. If the reader has a document, an add or a merge whose read of SQL has a stamp from before this removal
 // gets Retry afterwards, even if nothing was removed.
 func (c *Projections) DropFromInbox(ctx context.Context, reader, author services.UserID) (redis.Result, error) {
-	return c.ChangeForResult(ctx, dropFromInboxScript, redis.ScriptCall{
+	return c.Client.ChangeForResult(ctx, dropFromInboxScript, redis.ScriptCall{
 		Keys: append(inboxScriptKeys(reader), listKeys(reader)...), Args: []any{AuthorLetters(author), packedAuthorID(author)},
 	})
 }
@@ -110,12 +100,12 @@ func (c *Projections) DeleteFromInboxes(ctx context.Context, readers []services.
 	for i, reader := range readers {
 		calls[i] = redis.ScriptCall{Keys: inboxScriptKeys(reader), Args: []any{stem}}
 	}
-	return c.ChangeForResults(ctx, deleteFromInboxesScript, calls)
+	return c.Client.ChangeForResults(ctx, deleteFromInboxesScript, calls)
 }
 
 // MarkFeedSeen advances the position up to which the reader has seen the feed; an older position changes nothing.
 func (c *Projections) MarkFeedSeen(ctx context.Context, reader services.UserID, upTo services.PostID) (redis.Result, error) {
-	return c.ChangeForResult(ctx, markFeedSeenScript, redis.ScriptCall{Keys: inboxScriptKeys(reader), Args: []any{upTo.String()}})
+	return c.Client.ChangeForResult(ctx, markFeedSeenScript, redis.ScriptCall{Keys: inboxScriptKeys(reader), Args: []any{upTo.String()}})
 }
 
 // ExpireFeedPosts removes the posts up to upTo, which are too old, from readers' counts. An upTo that is older than an earlier one
@@ -125,13 +115,13 @@ func (c *Projections) ExpireFeedPosts(ctx context.Context, readers []services.Us
 	for i, reader := range readers {
 		calls[i] = redis.ScriptCall{Keys: inboxScriptKeys(reader), Args: []any{upTo.String()}}
 	}
-	return c.ChangeForResults(ctx, expireFeedPostsScript, calls)
+	return c.Client.ChangeForResults(ctx, expireFeedPostsScript, calls)
 }
 
 // TakeUserStamp takes a stamp for one user on their own master, to read the facts again after Retry. It is 0 if the user has no
 // document: nothing can be added then.
 func (c *Projections) TakeUserStamp(ctx context.Context, user services.UserID) (redis.ClockStamp, error) {
-	return c.ChangeForStamp(ctx, stampScript, redis.ScriptCall{Keys: []string{DocumentKey(user)}})
+	return c.Client.ChangeForStamp(ctx, stampScript, redis.ScriptCall{Keys: []string{DocumentKey(user)}})
 }
 
 // MarkActive records the day in the users' documents and extends their keys' lifetime to at most lifetime from now. For a
@@ -142,7 +132,7 @@ func (c *Projections) MarkActive(ctx context.Context, users []services.UserID, d
 	for i, user := range users {
 		calls[i] = redis.ScriptCall{Keys: userDataKeys(user), Args: []any{day, jitteredTTLSeconds(lifetime)}}
 	}
-	_, err := c.Change(ctx, markActiveScript, calls)
+	_, err := c.Client.Change(ctx, markActiveScript, calls)
 	return err
 }
 
@@ -170,12 +160,12 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 		}
 		return pages[0], nil
 	}
-	if err := c.CheckTrusted(); err != nil {
+	if err := c.Client.CheckTrusted(); err != nil {
 		return InboxPage{}, err
 	}
 	key := inboxKey(reader)
 	ctx = redis.WithReadGuard(ctx)
-	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
+	commands, err := c.Client.Read(ctx, func(p redis.Pipeliner) {
 		// The code below takes the answers by their positions.
 		p.HMGet(ctx, DocumentKey(reader), "st", "e", "F", "T", "d")
 		p.ZRange(ctx, key, 0, 0)
@@ -192,7 +182,7 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 		}
 	}
 	// The epoch is read after the answers: every connection that delivered one has then reported its server's lineage.
-	page := parseInboxState(redis.AppendTexts(nil, commands[0].(*redis.SliceCmd).Val()), commands[1].(*redis.StringSliceCmd).Val(), c.Epoch())
+	page := parseInboxState(redis.AppendTexts(nil, commands[0].(*redis.SliceCmd).Val()), commands[1].(*redis.StringSliceCmd).Val(), c.Client.Epoch())
 	if !page.Ready {
 		return InboxPage{}, nil
 	}
@@ -235,7 +225,7 @@ func parseInboxState(fields, first []string, epoch string) (page InboxPage) {
 // Inbox lists, and posts of an inbox that is being built. Without an inbox the result is empty. It reads the whole inbox, so it
 // is for jobs.
 func (c *Projections) AuthorPostsInInbox(ctx context.Context, reader, author services.UserID) ([]services.PostID, error) {
-	commands, err := c.Read(ctx, func(p redis.Pipeliner) { p.ZRange(ctx, inboxKey(reader), 0, -1) })
+	commands, err := c.Client.Read(ctx, func(p redis.Pipeliner) { p.ZRange(ctx, inboxKey(reader), 0, -1) })
 	if err != nil {
 		return nil, err
 	}

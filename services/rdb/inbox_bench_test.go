@@ -35,13 +35,13 @@ func BenchmarkDelivery(b *testing.B) {
 		if _, err := c.EndRebuild(b.Context(), FeedFacts{Reader: user, Stamp: stamps[i], IsVisit: true, Entries: entries, KeyLifetime: time.Hour}); err != nil {
 			b.Fatal(err)
 		}
-		if err := c.Commands().Copy(b.Context(), inboxKey(user), inboxKey(user)+"raw", 0, true).Err(); err != nil {
+		if err := c.Client.Commands().Copy(b.Context(), inboxKey(user), inboxKey(user)+"raw", 0, true).Err(); err != nil {
 			b.Fatal(err)
 		}
 	}
 	next := time.Now()
 	b.Run("script", func(b *testing.B) {
-		stamp, err := c.Now(b.Context())
+		stamp, err := c.Client.Now(b.Context())
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func BenchmarkDelivery(b *testing.B) {
 		for n := 0; n < b.N; n += readers {
 			next = next.Add(time.Millisecond)
 			member := entryText(services.FeedEntry{Post: services.PostID(services.SortableIDAt(next)), Author: author, CountsAsNew: true})
-			_, err := c.Commands().Pipelined(b.Context(), func(p redis.Pipeliner) error {
+			_, err := c.Client.Commands().Pipelined(b.Context(), func(p redis.Pipeliner) error {
 				for _, user := range users {
 					p.ZAdd(b.Context(), inboxKey(user)+"raw", redis.Z{Member: member})
 				}

@@ -26,7 +26,7 @@ func newestRanges() (ranges [services.FeedRetention + 1]*redis.SortedSetRange) {
 // the reader's limit, which is from 1 to services.FeedRetention. It asks Redis for less than Inbox does: within that limit all
 // entries are listed, and none is above the page. An error comes from Redis and is UNAVAILABLE.
 func (c *Projections) NewestOfInboxes(ctx context.Context, readers []services.UserID, limits []int) ([]InboxPage, error) {
-	if err := c.CheckTrusted(); err != nil {
+	if err := c.Client.CheckTrusted(); err != nil {
 		return nil, err
 	}
 	const each = 3 // the number of reads for each reader
@@ -39,9 +39,9 @@ func (c *Projections) NewestOfInboxes(ctx context.Context, readers []services.Us
 	pages := make([]InboxPage, len(readers))
 	var fields [5]string
 	epoch := ""
-	err := c.ReadEach(redis.WithReadGuard(ctx), reads, func(at int, texts []string) {
+	err := c.Client.ReadEach(redis.WithReadGuard(ctx), reads, func(at int, texts []string) {
 		if at == 0 { // only now: each connection that answered has reported its server's lineage
-			epoch = c.Epoch()
+			epoch = c.Client.Epoch()
 		}
 		page := &pages[at/each]
 		switch at % each {

@@ -14,7 +14,7 @@ import (
 
 func TestADocumentIsNotReadyUntilItsRebuildEnds(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
-		before, err := v.projections.Now(v.Context())
+		before, err := v.projections.Client.Now(v.Context())
 		v.must(err)
 		stamp := v.beginRebuild(false)
 		if v.readDocument().Ready || v.readField("st") != "0" || v.readField("rm") == "" || fmt.Sprint(stamp) <= v.readField("rm") {
@@ -45,7 +45,7 @@ func TestARebuildRepairsEveryBrokenField(t *testing.T) {
 		facts := FeedFacts{SeenUpTo: 2, Entries: makeEntries(1, 9, countedEntry)}
 		v.buildFromFacts(facts)
 		good := v.readDocument()
-		fields, err := v.projections.Commands().HKeys(v.Context(), DocumentKey(reader)).Result()
+		fields, err := v.projections.Client.Commands().HKeys(v.Context(), DocumentKey(reader)).Result()
 		v.must(err)
 		for _, field := range fields {
 			for _, value := range []string{"", "?", "-1", "OOOOOOOOOOOOO", "none"} {
@@ -53,7 +53,7 @@ func TestARebuildRepairsEveryBrokenField(t *testing.T) {
 					continue // these are lists, and an empty list is valid
 				}
 				if value == "none" {
-					v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), field).Err())
+					v.must(v.projections.Client.Commands().HDel(v.Context(), DocumentKey(reader), field).Err())
 				} else {
 					v.writeField(field, value)
 				}
@@ -86,19 +86,21 @@ func TestARebuildRepairsEveryBrokenField(t *testing.T) {
 func TestARebuildIgnoresWhatOthersWrote(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		for what, damage := range map[string]func() error{
-			"a text": func() error { return v.projections.Commands().Set(v.Context(), mergeKey(reader), "text", 0).Err() },
+			"a text": func() error {
+				return v.projections.Client.Commands().Set(v.Context(), mergeKey(reader), "text", 0).Err()
+			},
 			"a stray": func() error {
-				return v.projections.Commands().SAdd(v.Context(), mergeKey(reader), entryText(countedEntry(9))).Err()
+				return v.projections.Client.Commands().SAdd(v.Context(), mergeKey(reader), entryText(countedEntry(9))).Err()
 			},
 			"another order": func() error {
-				return v.projections.Commands().ZAdd(v.Context(), inboxKey(reader), redis.Z{Score: 5, Member: entryText(countedEntry(1))}, redis.Z{Score: 1, Member: entryText(uncountedEntry(2))}).Err()
+				return v.projections.Client.Commands().ZAdd(v.Context(), inboxKey(reader), redis.Z{Score: 5, Member: entryText(countedEntry(1))}, redis.Z{Score: 1, Member: entryText(uncountedEntry(2))}).Err()
 			},
 		} {
 			v.deleteKeys(inboxKey(reader), DocumentKey(reader))
 			v.buildFromFacts(FeedFacts{Entries: []services.FeedEntry{countedEntry(1), uncountedEntry(2)}})
 			v.must(damage())
 			v.wantFeed(what, v.buildFromFacts(FeedFacts{Entries: makeEntries(2, 4, countedEntry)}), redis.Applied, "4", makeEntries(1, 4, countedEntry)...)
-			if left, err := v.projections.Commands().Exists(v.Context(), mergeKey(reader)).Result(); err != nil || left != 0 {
+			if left, err := v.projections.Client.Commands().Exists(v.Context(), mergeKey(reader)).Result(); err != nil || left != 0 {
 				v.Errorf("%s: the entries were gathered and are still there: %v", what, err)
 			}
 		}
@@ -290,7 +292,7 @@ func TestActivityExtendsTheKeysLifetime(t *testing.T) {
 		n := v.readField("n")
 		v.must(v.projections.MarkActive(v.Context(), []services.UserID{reader, otherUser}, 20_009, 48*time.Hour))
 		for _, key := range inboxScriptKeys(reader)[:2] {
-			if left, err := v.projections.Commands().TTL(v.Context(), key).Result(); err != nil || left < 45*time.Hour || left > 48*time.Hour {
+			if left, err := v.projections.Client.Commands().TTL(v.Context(), key).Result(); err != nil || left < 45*time.Hour || left > 48*time.Hour {
 				v.Errorf("%s lives for %s, %v: want up to 48h", key, left, err)
 			}
 		}

@@ -113,7 +113,7 @@ func (v feedTest) markSeen(upTo services.PostID) redis.Result {
 // readField reads a field of the reader's document, "" if it is absent.
 func (v feedTest) readField(name string) string {
 	v.Helper()
-	value, err := v.projections.Commands().HGet(v.Context(), DocumentKey(reader), name).Result()
+	value, err := v.projections.Client.Commands().HGet(v.Context(), DocumentKey(reader), name).Result()
 	if err != redis.Nil {
 		v.must(err)
 	}
@@ -123,13 +123,13 @@ func (v feedTest) readField(name string) string {
 // writeField overwrites a field of the reader's document, as no script does.
 func (v feedTest) writeField(name string, value any) {
 	v.Helper()
-	v.must(v.projections.Commands().HSet(v.Context(), DocumentKey(reader), name, value).Err())
+	v.must(v.projections.Client.Commands().HSet(v.Context(), DocumentKey(reader), name, value).Err())
 }
 
 // deleteKeys deletes keys of Redis without a script, as if Redis had lost them.
 func (v feedTest) deleteKeys(keys ...string) {
 	v.Helper()
-	v.must(v.projections.Commands().Del(v.Context(), keys...).Err())
+	v.must(v.projections.Client.Commands().Del(v.Context(), keys...).Err())
 }
 
 // readDocument reads the reader's document. It checks that a read through the memory of documents gives the same, whatever script has
@@ -212,7 +212,7 @@ func TestNothingIsWrittenWithoutADocument(t *testing.T) {
 		}
 		v.must(v.projections.MarkActive(v.Context(), []services.UserID{reader}, 20_001, time.Hour))
 		for _, key := range inboxScriptKeys(reader) {
-			if n, err := v.projections.Commands().Exists(v.Context(), key).Result(); err != nil || n != 0 {
+			if n, err := v.projections.Client.Commands().Exists(v.Context(), key).Result(); err != nil || n != 0 {
 				v.Errorf("%s was made: %d, %v", key, n, err)
 			}
 		}
@@ -224,9 +224,9 @@ func TestALostInboxMarksTheDocumentAsBuilding(t *testing.T) {
 		for name := range v.feedWrites() {
 			for what, damage := range map[string]func(){
 				"lost":             func() { v.deleteKeys(inboxKey(reader)) },
-				"without sentinel": func() { v.must(v.projections.Commands().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) },
-				"without st":       func() { v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), "st").Err()) },
-				"without T":        func() { v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), "T").Err()) },
+				"without sentinel": func() { v.must(v.projections.Client.Commands().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) },
+				"without st":       func() { v.must(v.projections.Client.Commands().HDel(v.Context(), DocumentKey(reader), "st").Err()) },
+				"without T":        func() { v.must(v.projections.Client.Commands().HDel(v.Context(), DocumentKey(reader), "T").Err()) },
 				"with a broken n":  func() { v.writeField("n", "soon") },
 			} {
 				v.deleteKeys(DocumentKey(reader), inboxKey(reader))
@@ -346,7 +346,7 @@ func TestOnlyLiveLeasesAreNotified(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 9, countedEntry)})
 		now := time.Now().UnixMilli()
-		v.must(v.projections.Commands().HSet(v.Context(), onlineKey(reader), "here", now+60_000, "there", now+90_000, "gone", now-1, "long ago", 0).Err())
+		v.must(v.projections.Client.Commands().HSet(v.Context(), onlineKey(reader), "here", now+60_000, "there", now+90_000, "gone", now-1, "long ago", 0).Err())
 		for name, result := range map[string]redis.Result{
 			"add": v.addEntry(v.takeStamp(), countedEntry(20)), "merge": v.mergeEntries(v.takeStamp(), false, countedEntry(21)), "delete": v.deletePost(1), "see": v.markSeen(3),
 			"drop": v.dropAuthor(author), "end": v.buildFromFacts(FeedFacts{}),

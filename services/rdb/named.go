@@ -44,7 +44,7 @@ func (c *Projections) MergeAuthors(ctx context.Context, field AuthorsField, stam
 	for i, add := range adds {
 		calls[i] = redis.ScriptCall{Keys: inboxScriptKeys(add.Reader), Args: []any{text, string(field), packAuthors(add.Author)}}
 	}
-	return c.ChangeForResults(ctx, mergeAuthorsScript, calls)
+	return c.Client.ChangeForResults(ctx, mergeAuthorsScript, calls)
 }
 
 // packAuthors packs authors in the format of an AuthorsField: packedAuthorSize bytes each.

@@ -117,7 +117,7 @@ func TestCountsNotifyTheNodesOfSubscribers(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.buildFromFacts(FeedFacts{})
 		now := time.Now().UnixMilli()
-		v.must(v.projections.Commands().HSet(v.Context(), onlineKey(reader), "here", now+60_000, "gone", now-1).Err())
+		v.must(v.projections.Client.Commands().HSet(v.Context(), onlineKey(reader), "here", now+60_000, "gone", now-1).Err())
 		if result := v.putCounts(newLikeCounts(1)); !slices.Equal(result.OnlineNodes, []string{"here"}) {
 			v.Errorf("%q are notified, want here", result.OnlineNodes)
 		}
@@ -151,7 +151,7 @@ func TestANewestPositionNeedsItsCounts(t *testing.T) {
 			v.Errorf("after one: %+v", d)
 		}
 		for what, lose := range map[string]func(){
-			"lost":   func() { v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), "HL").Err()) },
+			"lost":   func() { v.must(v.projections.Client.Commands().HDel(v.Context(), DocumentKey(reader), "HL").Err()) },
 			"broken": func() { v.writeField("HL", "9;nowhere") },
 		} {
 			lose()
@@ -180,7 +180,7 @@ func TestANewestPositionNeedsItsCounts(t *testing.T) {
 func TestACategoryWithoutItsCountsOrPositionIsRebuilt(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		lost := func(field string) func() {
-			return func() { v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), field).Err()) }
+			return func() { v.must(v.projections.Client.Commands().HDel(v.Context(), DocumentKey(reader), field).Err()) }
 		}
 		for what, damage := range map[string]func(){
 			"counts without a position":      func() { v.putCounts(newLikeCounts(7)); lost("HL")() },

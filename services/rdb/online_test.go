@@ -50,7 +50,7 @@ func TestOnlineUsersAreListedUntilTheirLeaseEnds(t *testing.T) {
 			t.Errorf("%v are online after a lease has ended", online)
 		}
 		here.must(here.projections.Presence.WriteOnlineLeases(t.Context(), []services.UserID{129}, 10*time.Minute)) // user 129 is in the shard of users 1 and 65
-		if kept, err := here.projections.Commands().ZCard(t.Context(), onlineSetKey(onlineShard(129))).Result(); err != nil || kept != 2 {
+		if kept, err := here.projections.Client.Commands().ZCard(t.Context(), onlineSetKey(onlineShard(129))).Result(); err != nil || kept != 2 {
 			t.Errorf("users who left are kept: %d in the shard, %v", kept, err)
 		}
 		clock.Move(2 * time.Minute)

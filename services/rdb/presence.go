@@ -20,7 +20,7 @@ const OnlineShards = 64
 
 // Presence records which users have open subscriptions, and on which nodes, as leases that end by themselves. It is safe for concurrent
 // use.
-type Presence struct{ *redis.Client }
+type Presence struct{ client *redis.Client }
 
 // onlineShard is the shard of a user. IDs are dense, so the shards are equally large.
 func onlineShard(user services.UserID) int { return int(user) % OnlineShards }
@@ -30,17 +30,17 @@ func onlineShard(user services.UserID) int { return int(user) % OnlineShards }
 // the end of the lease.
 func (c Presence) WriteOnlineLeases(ctx context.Context, users []services.UserID, lease time.Duration) error {
 	// The end is by the node's clock and not by Redis' clock, because readers compare the ends with their own clocks.
-	now := c.Clock().Now()
+	now := c.client.Clock().Now()
 	end := now.Add(lease).UnixMilli()
 	until := strconv.FormatInt(end, 10)
 	byShard := map[int][]redis.Z{}
 	for _, user := range users {
 		byShard[onlineShard(user)] = append(byShard[onlineShard(user)], redis.Z{Score: float64(end), Member: strconv.FormatUint(uint64(user), 10)})
 	}
-	return sendWrites(ctx, c.Client, func(p redis.Pipeliner) {
+	return sendWrites(ctx, c.client, func(p redis.Pipeliner) {
 		for _, user := range users {
 			// The key expires with the last lease that is written. Readers ignore a field whose own lease has ended.
-			p.HSet(ctx, onlineKey(user), c.NodeID(), until)
+			p.HSet(ctx, onlineKey(user), c.client.NodeID(), until)
 			p.Expire(ctx, onlineKey(user), lease)
 		}
 		for shard, entering := range byShard {
@@ -54,8 +54,8 @@ func (c Presence) WriteOnlineLeases(ctx context.Context, users []services.UserID
 
 // CountOnline counts the users who have an open subscription on any node, or whose lease has not ended since they left.
 func (c Presence) CountOnline(ctx context.Context) (count int, err error) {
-	now := strconv.FormatInt(c.Clock().Now().UnixMilli(), 10)
-	commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
+	now := strconv.FormatInt(c.client.Clock().Now().UnixMilli(), 10)
+	commands, err := c.client.Pipeline(ctx, func(p redis.Pipeliner) {
 		for shard := range OnlineShards {
 			p.ZCount(ctx, onlineSetKey(shard), now, "+inf")
 		}
@@ -76,8 +76,8 @@ func (c Presence) CountOnline(ctx context.Context) (count int, err error) {
 // OnlineInShard lists the users of one of the OnlineShards shards who have an open subscription on any node, or whose lease has not
 // ended since they left.
 func (c Presence) OnlineInShard(ctx context.Context, shard int) ([]services.UserID, error) {
-	now := strconv.FormatInt(c.Clock().Now().UnixMilli(), 10)
-	members, err := c.Commands().ZRangeByScore(ctx, onlineSetKey(shard), &redis.ZRangeBy{Min: now, Max: "+inf"}).Result()
+	now := strconv.FormatInt(c.client.Clock().Now().UnixMilli(), 10)
+	members, err := c.client.Commands().ZRangeByScore(ctx, onlineSetKey(shard), &redis.ZRangeBy{Min: now, Max: "+inf"}).Result()
 	if err != nil {
 		return nil, redis.MapError(err)
 	}
@@ -94,7 +94,7 @@ func (c Presence) OnlineInShard(ctx context.Context, shard int) ([]services.User
 // UsersWithOpenSubscription returns which of some users have an open subscription on any node. Unlike OnlineOf, it leaves out users
 // who left. The users of a node that died are included until their lease ends. It is one round trip.
 func (c Presence) UsersWithOpenSubscription(ctx context.Context, users []services.UserID) (watched map[services.UserID]bool, err error) {
-	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
+	commands, err := c.client.Read(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
 			p.HVals(ctx, onlineKey(user))
 		}
@@ -102,7 +102,7 @@ func (c Presence) UsersWithOpenSubscription(ctx context.Context, users []service
 	if err != nil {
 		return nil, err
 	}
-	now := c.Clock().Now().UnixMilli()
+	now := c.client.Clock().Now().UnixMilli()
 	watched = map[services.UserID]bool{}
 	for i, user := range users {
 		ends, err := commands[i].(*redis.StringSliceCmd).Result()
@@ -127,7 +127,7 @@ func (c Presence) OnlineOf(ctx context.Context, users []services.UserID) (online
 	}
 	// The order of a map differs at each walk, and the answers below need the order of the commands.
 	shards := slices.Collect(maps.Keys(byShard))
-	commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
+	commands, err := c.client.Pipeline(ctx, func(p redis.Pipeliner) {
 		for _, shard := range shards {
 			members := make([]string, len(byShard[shard]))
 			for i, user := range byShard[shard] {
@@ -139,7 +139,7 @@ func (c Presence) OnlineOf(ctx context.Context, users []services.UserID) (online
 	if err != nil {
 		return nil, err
 	}
-	now := float64(c.Clock().Now().UnixMilli())
+	now := float64(c.client.Clock().Now().UnixMilli())
 	online = map[services.UserID]bool{}
 	for i, shard := range shards {
 		ends, err := commands[i].(*redis.FloatSliceCmd).Result()
@@ -158,9 +158,9 @@ func (c Presence) OnlineOf(ctx context.Context, users []services.UserID) (online
 // RemoveOnlineLeases records that the users have no open subscription on this node any more. The users stay in their shards until their
 // lease ends: they may be online on another node, and fan-out only serves them earlier than it has to.
 func (c Presence) RemoveOnlineLeases(ctx context.Context, users []services.UserID) error {
-	return sendWrites(ctx, c.Client, func(p redis.Pipeliner) {
+	return sendWrites(ctx, c.client, func(p redis.Pipeliner) {
 		for _, user := range users {
-			p.HDel(ctx, onlineKey(user), c.NodeID())
+			p.HDel(ctx, onlineKey(user), c.client.NodeID())
 		}
 	})
 }

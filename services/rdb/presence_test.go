@@ -54,7 +54,7 @@ func TestUsersAreNotifiedUntilTheirLeaseEnds(t *testing.T) {
 		there.must(there.projections.Presence.RemoveOnlineLeases(t.Context(), users))
 		here.must(here.projections.Presence.RemoveOnlineLeases(t.Context(), users))
 		wantNodes("all have left")
-		if n, err := here.projections.Commands().Exists(t.Context(), onlineKey(reader)).Result(); err != nil || n != 0 {
+		if n, err := here.projections.Client.Commands().Exists(t.Context(), onlineKey(reader)).Result(); err != nil || n != 0 {
 			t.Errorf("the presence of nobody is kept: %d, %v", n, err)
 		}
 	}
@@ -136,11 +136,11 @@ func TestOnlineLeasesUseTheNodesClockAndExpireTheirKey(t *testing.T) {
 			t.Errorf("300 users entered in %d round trips, want 1", trips.Count())
 		}
 		for _, user := range []services.UserID{0, 150, 299} {
-			until, err := v.projections.Commands().HGet(t.Context(), onlineKey(user), "here").Result()
+			until, err := v.projections.Client.Commands().HGet(t.Context(), onlineKey(user), "here").Result()
 			if want := strconv.Itoa(1_700_000_090_123); err != nil || until != want {
 				t.Errorf("user %d: the lease ends at %q, %v: want %s", user, until, err, want)
 			}
-			if left, err := v.projections.Commands().TTL(t.Context(), onlineKey(user)).Result(); err != nil || left <= 80*time.Second || left > 90*time.Second {
+			if left, err := v.projections.Client.Commands().TTL(t.Context(), onlineKey(user)).Result(); err != nil || left <= 80*time.Second || left > 90*time.Second {
 				t.Errorf("user %d: the key lives for %s, %v", user, left, err)
 			}
 		}
@@ -150,7 +150,7 @@ func TestOnlineLeasesUseTheNodesClockAndExpireTheirKey(t *testing.T) {
 		}
 		ctx, trips = redis.WithRoundTrips(t.Context())
 		v.must(v.projections.Presence.RemoveOnlineLeases(ctx, users))
-		if n, err := v.projections.Commands().Exists(t.Context(), onlineKey(150)).Result(); err != nil || n != 0 || trips.Count() != 1 {
+		if n, err := v.projections.Client.Commands().Exists(t.Context(), onlineKey(150)).Result(); err != nil || n != 0 || trips.Count() != 1 {
 			t.Errorf("after all have left: %d keys, %v, %d round trips", n, err, trips.Count())
 		}
 		v.must(v.projections.Presence.WriteOnlineLeases(t.Context(), nil, time.Minute))
@@ -175,7 +175,7 @@ func TestCallsWithoutRedisAreUnavailable(t *testing.T) {
 		}(),
 		"page":     func() error { _, err := v.projections.Inbox(t.Context(), reader, 9, 9); return err }(),
 		"author":   func() error { _, err := v.projections.AuthorPostsInInbox(t.Context(), reader, author); return err }(),
-		"stamp":    func() error { _, err := v.projections.Now(t.Context()); return err }(),
+		"stamp":    func() error { _, err := v.projections.Client.Now(t.Context()); return err }(),
 		"stamp of": func() error { _, err := v.projections.TakeUserStamp(t.Context(), reader); return err }(),
 		"push": func() error {
 			_, err := v.projections.AddToInboxes(t.Context(), 1, []InboxPost{{reader, countedEntry(1)}})

@@ -8,7 +8,7 @@
 // the lists of features. A key that is missing, broken or of another epoch never reads as an empty one: the document then says that it
 // is not ready, and its reader rebuilds it. The path of one change through a projection:
 //
-//  1. The caller takes a stamp of Redis' clock (Now, TakeUserStamp), and only then reads the facts.
+//  1. The caller takes a stamp of Redis' clock (redis.Client.Now, TakeUserStamp), and only then reads the facts.
 //  2. One script for each user checks the stamp, changes the keys and raises the document's version n, all at once.
 //  3. The result says whether it changed anything, whether a refill is due, and on which nodes the user is online.
 //  4. The caller sends these nodes a hint. They read the document (Documents) and push it.
@@ -28,8 +28,8 @@ import (
 
 // Projections read and write what Redis holds of the facts, through the engine services/redis. They are safe for concurrent use.
 type Projections struct {
-	*redis.Client
-	Presence Presence // the users with open subscriptions
+	Client   *redis.Client // the engine
+	Presence Presence      // the users with open subscriptions
 	// layout has the fields that documents have now. Readers load it once for each call, so that they parse an answer by the
 	// layout by which they asked.
 	layout atomic.Pointer[documentLayout]
@@ -66,6 +66,9 @@ func Open(ctx context.Context, options redis.Options, shape DocumentShape) (*Pro
 	p.layout.Store(newLayout(types, nil, nil, shape.Expiry))
 	return p, nil
 }
+
+// Close closes the engine.
+func (c *Projections) Close() error { return c.Client.Close() }
 
 // dataFormatOf names the format that these settings give to documents; "" if nothing expires. It is a part of the epoch: after a
 // change of the settings all documents are rebuilt, because they lack the fields that the new settings need.

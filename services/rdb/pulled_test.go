@@ -77,7 +77,7 @@ func TestLostPulledAuthorsAreRebuilt(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		pulled := services.FollowedAuthor{Author: author, ItemsCountAfter: 3}
 		for what, lose := range map[string]func(){
-			"lost":   func() { v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), "F").Err()) },
+			"lost":   func() { v.must(v.projections.Client.Commands().HDel(v.Context(), DocumentKey(reader), "F").Err()) },
 			"broken": func() { v.writeField("F", "12345678901") },
 		} {
 			v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry), PulledAuthors: []services.FollowedAuthor{pulled}})

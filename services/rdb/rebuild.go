@@ -39,7 +39,7 @@ type RebuildMode struct {
 // inbox. Without a visit the stamp of a user who has no document is 0: there is nothing to rebuild.
 func (c *Projections) BeginRebuild(ctx context.Context, users []services.UserID, mode RebuildMode) ([]redis.ClockStamp, error) {
 	// All users share the arguments: the value at birth of a field does not depend on the user.
-	args := append([]any{"0", c.EpochForNewData(ctx), int64(-1)}, c.layout.Load().initialFields...)
+	args := append([]any{"0", c.Client.EpochForNewData(ctx), int64(-1)}, c.layout.Load().initialFields...)
 	if mode.Refill {
 		args[0] = "1"
 	}
@@ -50,7 +50,7 @@ func (c *Projections) BeginRebuild(ctx context.Context, users []services.UserID,
 	for i, user := range users {
 		calls[i] = redis.ScriptCall{Keys: userDataKeys(user), Args: args}
 	}
-	return c.ChangeForStamps(ctx, rebuildBegin, calls)
+	return c.Client.ChangeForStamps(ctx, rebuildBegin, calls)
 }
 
 // FeedFacts are SQL's data of one reader's feed, read under a stamp of BeginRebuild.
@@ -81,7 +81,7 @@ type RebuildResult struct {
 func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...redis.SequenceStep) (rebuilt RebuildResult, err error) {
 	layout := c.layout.Load()
 	steps := append(rebuildSteps(facts, parts), redis.SequenceStep{ScriptCall: redis.ScriptCall{Args: layout.readCommand(facts.Reader)}})
-	replies, err := c.RunSequence(ctx, steps)
+	replies, err := c.Client.RunSequence(ctx, steps)
 	if err != nil {
 		return rebuilt, err
 	}
@@ -89,7 +89,7 @@ func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...
 		// This empties the projection, and does not leave that to a repetition by redis.Client.Change: earlier steps may have written
 		// into the projection already.
 		if redis.IsWrongType(reply.Err) {
-			c.Log().Warn("a key of a projection has the wrong type: the projection is rebuilt", "user", facts.Reader)
+			c.Client.Log().Warn("a key of a projection has the wrong type: the projection is rebuilt", "user", facts.Reader)
 			return RebuildResult{Result: redis.Result{Status: redis.Retry}}, c.repairWrongType(ctx, []string{DocumentKey(facts.Reader)})
 		}
 		if reply.Err != nil {
@@ -109,8 +109,8 @@ func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...
 		}
 	}
 	// An answer of a Redis that is not trusted, or of another epoch, gives no document: the caller reads the document again.
-	if values, ok := replies[len(steps)-1].Value.([]any); ok && rebuilt.Status == redis.Applied && c.CheckTrusted() == nil {
-		rebuilt.Document = layout.parse(values, c.Epoch())
+	if values, ok := replies[len(steps)-1].Value.([]any); ok && rebuilt.Status == redis.Applied && c.Client.CheckTrusted() == nil {
+		rebuilt.Document = layout.parse(values, c.Client.Epoch())
 	}
 	return rebuilt, nil
 }

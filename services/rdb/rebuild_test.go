@@ -62,7 +62,7 @@ func (b *rebuilder) beginRebuild() ([]redis.SequenceStep, error) {
 
 // runSteps runs some steps, and returns the status of the last.
 func (b *rebuilder) runSteps(steps ...redis.SequenceStep) (redis.ResultStatus, error) {
-	replies, err := b.projections.RunSequence(b.ctx, steps)
+	replies, err := b.projections.Client.RunSequence(b.ctx, steps)
 	if err != nil {
 		return 0, err
 	}
@@ -141,7 +141,7 @@ func TestARebuildReturnsItsDocument(t *testing.T) {
 			if _, err := b.checkDocumentWhole(); err != nil {
 				t.Error(err)
 			}
-			if left := b.projections.Commands().HExists(t.Context(), DocumentKey(b.user), "bp").Val(); left {
+			if left := b.projections.Client.Commands().HExists(t.Context(), DocumentKey(b.user), "bp").Val(); left {
 				t.Error("the step of the rebuild is still there")
 			}
 		}
@@ -158,11 +158,11 @@ func (b *rebuilder) runOverlappingRebuilds(steps int) error {
 		case what == 0:
 			key := []string{DocumentKey(b.user), inboxKey(b.user), conversationsKey(b.user)}[b.random.IntN(3)]
 			b.trace = append(b.trace, "lose "+key)
-			err = b.projections.Commands().Del(b.ctx, key).Err()
+			err = b.projections.Client.Commands().Del(b.ctx, key).Err()
 		case what == 1:
 			field := []string{segmentField, "Cu", "Ck", "rm"}[b.random.IntN(4)]
 			b.trace = append(b.trace, "lose "+field)
-			err = b.projections.Commands().HDel(b.ctx, DocumentKey(b.user), field).Err()
+			err = b.projections.Client.Commands().HDel(b.ctx, DocumentKey(b.user), field).Err()
 		case what == 2:
 			b.trace = append(b.trace, "reset")
 			err = b.projections.ResetUserData(b.ctx, b.user)

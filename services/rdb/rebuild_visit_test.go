@@ -26,7 +26,7 @@ func (v feedTest) wantLifetime(what string, day int64, about time.Duration) {
 		v.Errorf("%s: ready %t, day %d; want day %d", what, got.Ready, got.LastActiveDay, day)
 	}
 	for _, key := range inboxScriptKeys(reader)[:2] {
-		if left, err := v.projections.Commands().TTL(v.Context(), key).Result(); err != nil || left > about || left < about*9/10 {
+		if left, err := v.projections.Client.Commands().TTL(v.Context(), key).Result(); err != nil || left > about || left < about*9/10 {
 			v.Errorf("%s: %s lives for %s, %v: want %s", what, key, left, err, about)
 		}
 	}
@@ -42,7 +42,7 @@ func TestARebuildWithoutAVisitKeepsDayAndLifetime(t *testing.T) {
 		for what, damage := range map[string]func(){
 			"a whole document":         func() {},
 			"another epoch":            func() { v.writeField("e", "7") },
-			"a lost field":             func() { v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), "T").Err()) },
+			"a lost field":             func() { v.must(v.projections.Client.Commands().HDel(v.Context(), DocumentKey(reader), "T").Err()) },
 			"a lost inbox":             func() { v.deleteKeys(inboxKey(reader)) },
 			"an unready one":           func() { v.writeField("st", "0") },
 			"an earlier epoch":         func() { v.writeField("e", "") },
@@ -73,7 +73,7 @@ func TestARebuildWithoutAVisitMakesNoDocument(t *testing.T) {
 		for _, mode := range []RebuildMode{{}, {Refill: true}} {
 			stamps, err := v.projections.BeginRebuild(v.Context(), []services.UserID{reader}, mode)
 			v.must(err)
-			if left, err := v.projections.Commands().Exists(v.Context(), userDataKeys(reader)...).Result(); err != nil || left != 0 || stamps[0] != 0 {
+			if left, err := v.projections.Client.Commands().Exists(v.Context(), userDataKeys(reader)...).Result(); err != nil || left != 0 || stamps[0] != 0 {
 				v.Errorf("%+v: %d keys, stamp %d, %v", mode, left, stamps[0], err)
 			}
 		}

@@ -65,25 +65,25 @@ func TestReadsFailWhileWritesAreRefused(t *testing.T) {
 			for i := range users {
 				users[i] = services.UserID(i)
 			}
-			if err := v.projections.Presence.WriteOnlineLeases(t.Context(), users, time.Minute); !services.IsUnavailable(err) || !v.projections.RefusesWrites() {
-				t.Fatalf("a write: %v, refused %v", err, v.projections.RefusesWrites())
+			if err := v.projections.Presence.WriteOnlineLeases(t.Context(), users, time.Minute); !services.IsUnavailable(err) || !v.projections.Client.RefusesWrites() {
+				t.Fatalf("a write: %v, refused %v", err, v.projections.Client.RefusesWrites())
 			}
 			v.wantReadsAnswered(false, "after a refusal")
 			onlyReads.wantReadsAnswered(true, "before its probe")
-			if err := onlyReads.projections.CheckWrites(t.Context()); !services.IsUnavailable(err) {
+			if err := onlyReads.projections.Client.CheckWrites(t.Context()); !services.IsUnavailable(err) {
 				t.Errorf("a probe of a full Redis: %v", err)
 			}
 			onlyReads.wantReadsAnswered(false, "after its probe")
 
 			full.Do("CONFIG", "SET", "maxmemory", "0")
-			v.must(v.projections.CheckWrites(t.Context()))
+			v.must(v.projections.Client.CheckWrites(t.Context()))
 			v.wantReadsAnswered(false, "after one probe that was taken")
 			full.Do("CONFIG", "SET", "maxmemory", "100kb")
-			_ = v.projections.CheckWrites(t.Context())
+			_ = v.projections.Client.CheckWrites(t.Context())
 			full.Do("CONFIG", "SET", "maxmemory", "0")
-			v.must(v.projections.CheckWrites(t.Context()))
+			v.must(v.projections.Client.CheckWrites(t.Context()))
 			v.wantReadsAnswered(false, "after one probe since the last refusal")
-			v.must(v.projections.CheckWrites(t.Context()))
+			v.must(v.projections.Client.CheckWrites(t.Context()))
 			v.wantReadsAnswered(true, "after two")
 			if text := log.String(); strings.Count(text, "Redis refuses writes") != 1 || strings.Count(text, "accepts writes again") != 1 {
 				t.Errorf("the log: %s", text)
@@ -100,10 +100,10 @@ func TestRefusedWritesAreDetectedAtOpen(t *testing.T) {
 	v.wantReadsAnswered(false, "of a replica")
 	server.Do("REPLICAOF", "NO", "ONE")
 	eventually.Succeeds(t, 10*time.Second, "it is trusted", func() error {
-		if err := v.projections.CheckWrites(t.Context()); err != nil {
+		if err := v.projections.Client.CheckWrites(t.Context()); err != nil {
 			return err
 		}
-		if v.projections.RefusesWrites() {
+		if v.projections.Client.RefusesWrites() {
 			return fmt.Errorf("not yet")
 		}
 		return nil

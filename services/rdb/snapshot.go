@@ -49,13 +49,13 @@ const maxUsersPerSnapshotRead = 25
 // ReadUserSnapshots reads the users' projections, in their order, one round trip for each 25 users. Keys of the wrong type are reported
 // and not repaired.
 func (c *Projections) ReadUserSnapshots(ctx context.Context, users []services.UserID) ([]UserSnapshot, error) {
-	if err := c.CheckTrusted(); err != nil {
+	if err := c.Client.CheckTrusted(); err != nil {
 		return nil, err
 	}
 	layout := c.layout.Load()
 	snapshots, each := make([]UserSnapshot, 0, len(users)), 4+len(registeredLists)
 	for part := range slices.Chunk(users, maxUsersPerSnapshotRead) {
-		commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
+		commands, err := c.Client.Pipeline(ctx, func(p redis.Pipeliner) {
 			for _, user := range part {
 				p.HGetAll(ctx, DocumentKey(user))
 				p.ZRange(ctx, inboxKey(user), 0, -1)
@@ -70,7 +70,7 @@ func (c *Projections) ReadUserSnapshots(ctx context.Context, users []services.Us
 			return nil, err
 		}
 		for i := range part {
-			snapshot, err := layout.snapshot(commands[each*i:][:each], c.Epoch())
+			snapshot, err := layout.snapshot(commands[each*i:][:each], c.Client.Epoch())
 			if err != nil {
 				return nil, fmt.Errorf("snapshot of user %d: %w", part[i], redis.MapError(err))
 			}

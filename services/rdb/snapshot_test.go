@@ -35,7 +35,7 @@ func TestASnapshotHoldsTheWholeProjection(t *testing.T) {
 		}
 		v.buildFromFacts(FeedFacts{SeenUpTo: 4, Entries: []services.FeedEntry{countedEntry(5), uncountedEntry(7), countedEntry(9)}, NewestTrimmed: 3, NewestTrimmedCounted: 2})
 		v.putVersionedFields(MessagesVersionedField(services.MessageTypeState{Type: services.DefaultMessageType, Version: 3, Unread: 12}))
-		v.must(v.projections.Commands().ZAdd(v.Context(), inboxKey(reader), redis.Z{Member: "stray"}).Err())
+		v.must(v.projections.Client.Commands().ZAdd(v.Context(), inboxKey(reader), redis.Z{Member: "stray"}).Err())
 		states := map[services.ConversationID]services.Membership{}
 		for i, state := range []services.Membership{
 			{NewestMessageNumber: 9, ReadUpTo: 3, UnreadAdjustment: -1, Version: 4, Mentions: 2, CountedOnReadVersion: 1}, {NewestMessageNumber: 5, Version: 2, CountedOnRead: true, CountedOnReadVersion: 2}, {HasLeft: true}, {Muted: true, IsOpen: true},
@@ -71,15 +71,15 @@ func TestASnapshotReportsABrokenProjection(t *testing.T) {
 			damage func()
 			want   Wholeness
 		}{
-			"a field lost":   {func() { v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), "fc").Err()) }, DocumentPartial},
-			"pulled lost":    {func() { v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), "F").Err()) }, DocumentPartial},
+			"a field lost":   {func() { v.must(v.projections.Client.Commands().HDel(v.Context(), DocumentKey(reader), "fc").Err()) }, DocumentPartial},
+			"pulled lost":    {func() { v.must(v.projections.Client.Commands().HDel(v.Context(), DocumentKey(reader), "F").Err()) }, DocumentPartial},
 			"pulled broken":  {func() { v.writeField("F", "12345678901") }, DocumentPartial},
-			"a script's own": {func() { v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), "fq").Err()) }, DocumentPartial},
+			"a script's own": {func() { v.must(v.projections.Client.Commands().HDel(v.Context(), DocumentKey(reader), "fq").Err()) }, DocumentPartial},
 			"a field broken": {func() { v.writeField("NL", "?") }, DocumentPartial},
 			"the inbox lost": {func() { v.deleteKeys(inboxKey(reader)) }, DocumentPartial},
-			"no sentinel":    {func() { v.must(v.projections.Commands().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) }, DocumentPartial},
+			"no sentinel":    {func() { v.must(v.projections.Client.Commands().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) }, DocumentPartial},
 			"a broken sentinel": {func() {
-				v.must(v.projections.Commands().ZAdd(v.Context(), inboxKey(reader), redis.Z{Member: "!!"}).Err())
+				v.must(v.projections.Client.Commands().ZAdd(v.Context(), inboxKey(reader), redis.Z{Member: "!!"}).Err())
 			}, DocumentPartial},
 			"a state lost":       {func() { v.writeField("Ck", "1") }, DocumentPartial},
 			"a state broken":     {func() { v.overwriteState("1", "1,2,3") }, DocumentWrongType},
@@ -109,7 +109,7 @@ func TestASnapshotReportsABrokenProjection(t *testing.T) {
 // overwriteState overwrites the reader's state in a conversation, as the only one that they have.
 func (v feedTest) overwriteState(conversation, text string) {
 	v.Helper()
-	v.must(v.projections.Commands().HSet(v.Context(), conversationsKey(reader), conversation, text).Err())
+	v.must(v.projections.Client.Commands().HSet(v.Context(), conversationsKey(reader), conversation, text).Err())
 	v.writeField("Ck", "1")
 }
 
@@ -117,7 +117,7 @@ func (v feedTest) overwriteState(conversation, text string) {
 func (v feedTest) replaceWithStringKey(key string) {
 	v.Helper()
 	v.deleteKeys(key)
-	v.must(v.projections.Commands().Set(v.Context(), key, "text", 0).Err())
+	v.must(v.projections.Client.Commands().Set(v.Context(), key, "text", 0).Err())
 }
 
 // ResetUserData keeps the version, which only rises, and the online leases; it refuses facts that were read before. It removes all else,
@@ -134,19 +134,19 @@ func TestAResetKeepsOnlyTheVersion(t *testing.T) {
 		if after := v.readField("n"); after <= before {
 			v.Errorf("the version was %s and is %s", before, after)
 		}
-		fields, err := v.projections.Commands().HKeys(v.Context(), DocumentKey(reader)).Result()
+		fields, err := v.projections.Client.Commands().HKeys(v.Context(), DocumentKey(reader)).Result()
 		v.must(err)
 		if slices.Sort(fields); !slices.Equal(fields, []string{"n", "rm", "st"}) {
 			v.Errorf("left are %v", fields)
 		}
-		if left, err := v.projections.Commands().TTL(v.Context(), DocumentKey(reader)).Result(); err != nil || left <= 0 || left > resetUserDataLifetime {
+		if left, err := v.projections.Client.Commands().TTL(v.Context(), DocumentKey(reader)).Result(); err != nil || left <= 0 || left > resetUserDataLifetime {
 			v.Errorf("it lives for %s, %v", left, err)
 		}
 		v.beginRebuild(false)
 		v.wantFeed("an add read before", v.addEntry(stamp, countedEntry(13)), redis.Retry, "0")
 		result := v.buildFromFacts(FeedFacts{SeenUpTo: 2, Entries: makeEntries(1, 3, countedEntry)})
 		v.wantFeed("rebuilt", result, redis.Applied, "1", makeEntries(1, 3, countedEntry)...)
-		if !slices.Equal(result.OnlineNodes, []string{v.projections.NodeID()}) {
+		if !slices.Equal(result.OnlineNodes, []string{v.projections.Client.NodeID()}) {
 			v.Errorf("its rebuild tells %v: the presence is lost", result.OnlineNodes)
 		}
 		if d := v.readDocument(); d.FeedSeenUpTo != 2 || d.Messages[0].Unread != 0 || d.DismissedUpToByDot != nil {

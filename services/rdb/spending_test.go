@@ -25,7 +25,7 @@ func TestSpendingAddsUpWithinAWindow(t *testing.T) {
 		if trips.Count() != 3 {
 			v.Errorf("%d round trips: want 3", trips.Count())
 		}
-		if left, err := v.projections.Commands().TTL(v.Context(), spendingKey(1, "a")).Result(); err != nil || left <= 0 || left > spendingKeyLifetime {
+		if left, err := v.projections.Client.Commands().TTL(v.Context(), spendingKey(1, "a")).Result(); err != nil || left <= 0 || left > spendingKeyLifetime {
 			v.Errorf("a total lives for %s, %v: want %s", left, err, spendingKeyLifetime)
 		}
 	})
@@ -33,7 +33,7 @@ func TestSpendingAddsUpWithinAWindow(t *testing.T) {
 
 func TestSpendingIntoAKeyOfTheWrongTypeIsAnError(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
-		v.must(v.projections.Commands().LPush(v.Context(), spendingKey(1, "a"), "a key of another type").Err())
+		v.must(v.projections.Client.Commands().LPush(v.Context(), spendingKey(1, "a"), "a key of another type").Err())
 		ledger := SpendingLedger{v.projections.Client}
 		if totals, err := ledger.Spend(v.Context(), 1, []string{"a"}, []int{1}); err == nil {
 			v.Errorf("a key of another type: %v, and no error", totals)

@@ -127,7 +127,7 @@ func (c *Projections) PutVersionedFields(ctx context.Context, users []VersionedF
 	for i, user := range users {
 		calls[i] = versionedFieldsCall(user)
 	}
-	return c.ChangeForResults(ctx, versionedFieldsPut, calls)
+	return c.Client.ChangeForResults(ctx, versionedFieldsPut, calls)
 }
 
 // versionedFieldsCall is the call of the script versionedFieldsPut for one user. In a rebuild, redis.NumberSteps puts the step's number in the place
@@ -174,7 +174,7 @@ func (c *Projections) DropCategory(ctx context.Context, users []services.UserID,
 		return nil
 	}
 	counts, newest := hostCategoryFields(id)
-	_, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
+	_, err := c.Client.Pipeline(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
 			p.HDel(ctx, DocumentKey(user), counts, newest)
 		}

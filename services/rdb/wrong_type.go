@@ -30,12 +30,12 @@ func (c *Projections) repairWrongType(ctx context.Context, keys []string) error 
 			calls = append(calls, resetUserDataCall(user))
 			continue
 		}
-		if err := c.Delete(ctx, key); err != nil {
+		if err := c.Client.Delete(ctx, key); err != nil {
 			return err
 		}
 	}
 	// All calls run, whatever one of them answers; the first error is returned, and the next reader tries again.
-	replies, err := c.Run(ctx, userDataReset, calls)
+	replies, err := c.Client.Run(ctx, userDataReset, calls)
 	for _, reply := range replies {
 		if err == nil {
 			err = redis.MapError(reply.Err)
@@ -79,7 +79,7 @@ func resetUserDataCall(user services.UserID) redis.ScriptCall {
 // ResetUserData empties a user's projection, whatever is wrong with it: a rebuild makes it again. The user's version keeps rising, so
 // that clients accept the new projection. It is for operators and the audit.
 func (c *Projections) ResetUserData(ctx context.Context, user services.UserID) error {
-	replies, err := c.Run(ctx, userDataReset, []redis.ScriptCall{resetUserDataCall(user)})
+	replies, err := c.Client.Run(ctx, userDataReset, []redis.ScriptCall{resetUserDataCall(user)})
 	if err != nil {
 		return err
 	}

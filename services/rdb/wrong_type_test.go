@@ -110,7 +110,9 @@ func TestABrokenFieldStopsNoScript(t *testing.T) {
 			"a state's number": func() { v.overwriteState("3", "1,2,3,x,5,6,") },
 			"the version":      func() { v.writeField("n", "x") },
 			"a sum":            func() { v.writeField("Cu", "x") },
-			"a lease":          func() { v.must(v.projections.Commands().HSet(v.Context(), onlineKey(reader), "elsewhere", "x").Err()) },
+			"a lease": func() {
+				v.must(v.projections.Client.Commands().HSet(v.Context(), onlineKey(reader), "elsewhere", "x").Err())
+			},
 		} {
 			v.deleteKeys(inboxKey(reader), DocumentKey(reader), onlineKey(reader), conversationsKey(reader))
 			v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
@@ -134,7 +136,7 @@ func TestCopiesOfTheWrongTypeAreMissing(t *testing.T) {
 		post, user := services.Post{ID: 5, Author: author, Body: "b", UpdatedAt: time.Now()}, services.User{ID: reader, Key: "k", UpdatedAt: time.Now()}
 		list := func(key string) {
 			v.deleteKeys(key)
-			v.must(v.projections.Commands().RPush(v.Context(), key, "text").Err())
+			v.must(v.projections.Client.Commands().RPush(v.Context(), key, "text").Err())
 		}
 		for range 2 {
 			list(postKey(post.ID))

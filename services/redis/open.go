@@ -301,10 +301,20 @@ func (c *Client) Ping(ctx context.Context) error {
 	return MapError(c.EachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return master.Ping(ctx).Err() }))
 }
 
-// StampSlackMicros is how many microseconds to subtract from a time of another master's clock, so that a stamp is never later
+// Now takes a stamp of Redis' clock. Take it before the read of SQL that a change is based on. On a cluster the stamp is a second in the
+// past, because the masters' clocks differ.
+func (c *Client) Now(ctx context.Context) (ClockStamp, error) {
+	t, err := c.redis.Time(ctx).Result()
+	if err != nil {
+		return 0, MapError(err)
+	}
+	return ClockStamp(uint64(t.UnixMicro()) - c.stampSlackMicros()), nil
+}
+
+// stampSlackMicros is how many microseconds to subtract from a time of another master's clock, so that a stamp is never later
 // than a removal that happened before it on a master whose clock is behind. A stamp that is too early only makes some
 // adds try again.
-func (c *Client) StampSlackMicros() uint64 {
+func (c *Client) stampSlackMicros() uint64 {
 	if c.mode == modeCluster {
 		return clusterClockSlackMicros
 	}

@@ -32,8 +32,8 @@ func TestEveryModeOpensPingsAndRunsAScript(t *testing.T) {
 			}
 		}
 		slack := map[string]uint64{"cluster": 1_000_000}[mode]
-		if c.StampSlackMicros() != slack {
-			t.Errorf("StampSlackMicros() is %d, want %d", c.StampSlackMicros(), slack)
+		if c.stampSlackMicros() != slack {
+			t.Errorf("stampSlackMicros() is %d, want %d", c.stampSlackMicros(), slack)
 		}
 	})
 }

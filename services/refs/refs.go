@@ -198,7 +198,7 @@ func Labels(ctx context.Context, r sql.Reader, objects []services.Object) (map[s
 	}
 	found := make(map[services.Object]services.Label, len(objects))
 	for kind, list := range numbers {
-		err := r.Each(ctx, labelStatements[kind], []any{list}, func(scan func(...any) error) error {
+		err := r.Each(ctx, labelStatements[kind], []any{sql.Numbers(list)}, func(scan func(...any) error) error {
 			object, label := services.Object{Type: kind}, services.Label{}
 			err := scan(&object.Number, &label.Ref, &label.URL, &label.Data)
 			found[object] = label
@@ -214,7 +214,7 @@ func Labels(ctx context.Context, r sql.Reader, objects []services.Object) (map[s
 // DeleteLabels deletes the labels of objects that are gone for good: their refs are free again. Objects that are only marked as
 // deleted keep their labels.
 func DeleteLabels[ID ~uint64](ctx context.Context, tx *sql.Tx, kind string, objects []ID) error {
-	_, err := tx.Run(ctx, deleteLabels, kind, objects)
+	_, err := tx.Run(ctx, deleteLabels, kind, sql.Numbers(objects))
 	return err
 }
 

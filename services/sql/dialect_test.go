@@ -65,7 +65,7 @@ func TestInsertionInBothDialects(t *testing.T) {
 func TestParametersInBothDialects(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6789, time.UTC)
 	args := []any{services.UserID(1<<32 - 1), services.MaxPostID, services.CategoryLike, at, nil, "text", []byte{1},
-		[]services.UserID{1, 2}, []services.PostID{}, []string{`a"b`, "c"}, RowsParameter{{services.UserID(1), services.CategoryLike, services.MaxPostID}}}
+		[]services.UserID{1, 2}, Numbers([]services.PostID{}), []string{`a"b`, "c"}, RowsParameter{{services.UserID(1), services.CategoryLike, services.MaxPostID}}}
 	same := []any{int64(1<<32 - 1), int64(1<<63 - 1), "LIKE", int64(1767323045000006), nil, "text", []byte{1}}
 	table := `[[1,"LIKE",9223372036854775807]]`
 	if diff := cmp.Diff(append(same[:7:7], "[1,2]", "[]", `["a\"b","c"]`, table), SQLite.bind(args)); diff != "" {
@@ -76,21 +76,28 @@ func TestParametersInBothDialects(t *testing.T) {
 	}
 }
 
-// This package does not know the types of a feature, and binds them by their kind.
+// number is an ID that says its number itself, as those of features do.
+type number uint64
+
+func (n number) Int64() int64 { return int64(n) }
+
+// This package does not know the types of features: an ID says its number, and other types are bound by their kind.
 func TestParametersOfUnknownTypes(t *testing.T) {
 	type (
-		word   string
-		number int32
-		id     uint32
+		word  string
+		count int32
+		id    uint32
 	)
 	for _, d := range []dialect{SQLite, Postgres} {
-		if diff := cmp.Diff([]any{"text", int64(-7), int64(1<<32 - 1)}, d.bind([]any{word("text"), number(-7), id(1<<32 - 1)})); diff != "" {
+		if diff := cmp.Diff([]any{"text", int64(-7), int64(1<<32 - 1), int64(1<<63 - 1)}, d.bind([]any{word("text"), count(-7), id(1<<32 - 1), number(1<<63 - 1)})); diff != "" {
 			t.Errorf("%v: %s", d, diff)
 		}
 	}
-	type position uint64
-	for d, want := range map[dialect]any{SQLite: "[1,9223372036854775807]", Postgres: []int64{1, 1<<63 - 1}} {
-		if diff := cmp.Diff([]any{want}, d.bind([]any{[]position{1, 1<<63 - 1}})); diff != "" {
+	for d, want := range map[dialect][]any{
+		SQLite:   {"[1,9223372036854775807]", "[7]", "[]"},
+		Postgres: {[]int64{1, 1<<63 - 1}, []int64{7}, []int64{}},
+	} {
+		if diff := cmp.Diff(want, d.bind([]any{Numbers([]number{1, 1<<63 - 1}), Numbers([]id{7}), Numbers([]number(nil))})); diff != "" {
 			t.Errorf("%v: %s", d, diff)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 // MaxHiddenRows is the greatest number of rows that a page of a list skips because the viewer may not see them. After that many rows
 // the page is short, and reports that more follows.
-const MaxHiddenRows = services.FeedRetention
+const MaxHiddenRows = 300
 
 // ReadLists reads pages of lists, as the viewer may see them, with one statement. The parameters of the statement are the
 // pages, the greatest page size plus one, and the viewer. It selects the rows of each page in the order of its list.

@@ -15,7 +15,8 @@ import (
 // import_key, which nothing else reads but the export.
 const importKeysMigrationVersion = 75
 
-// importKeyTables are the tables with keys of imports. owner is the SQL expression of the user who owns a row, 0 for none.
+// importKeyTables are the tables with keys of imports. owner is the SQL expression of the user who owns a row, 0 for none. This package
+// names tables of features here alone: the migration is history, and the names never change.
 var importKeyTables = []struct{ kind, table, owner string }{
 	{services.PostType, "posts", "author"},
 	{services.ShowType, "shows", "host"},

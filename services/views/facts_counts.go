@@ -6,6 +6,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/positions"
+	"tidings/services/projector"
 	"tidings/services/sql"
 )
 
@@ -169,26 +170,23 @@ func readReaders(ctx context.Context, db *sql.DB, view View, after services.User
 	return sql.ReadColumn[services.UserID](ctx, db, readersOf, view.Code, view.ID, after, since, limit)
 }
 
-// auditCounts counts the new items in one user's views from the items themselves. It shares no statement with readCounts. If something
-// changes between its reads, it reads again, a few times.
+// auditCounts counts the new items in one user's views from the items themselves. It shares no statement with readCounts. found is false
+// for a reader who has no view that counts: there is no count to compare.
 func auditCounts(ctx context.Context, db *sql.DB, user services.UserID) (state services.ViewsState, found bool, err error) {
-	const tries = 3
-	accesses, version, err := auditViews(ctx, db, user)
-	for range tries {
-		// The reader has no view that counts: there is no count to compare.
-		if err != nil || len(accesses) == 0 {
-			return state, false, err
+	found, err = projector.CountUnchanged(func() (countedViews, error) { return auditViews(ctx, db, user) }, func(counted countedViews) (bool, error) {
+		if len(counted.accesses) == 0 {
+			return false, nil
 		}
-		state = services.ViewsState{Version: version}
-		views := make([]View, len(accesses))
-		for i, access := range accesses {
+		state = services.ViewsState{Version: counted.version}
+		views := make([]View, len(counted.accesses))
+		for i, access := range counted.accesses {
 			views[i] = access.View
 		}
 		newest, err := readNewestItems(ctx, db, views, maxCountedItems+1)
 		if err != nil {
-			return state, false, err
+			return false, err
 		}
-		for i, access := range accesses {
+		for i, access := range counted.accesses {
 			items := 0
 			for _, item := range newest[i].items {
 				if item.At.After(access.UpTo) {
@@ -198,16 +196,19 @@ func auditCounts(ctx context.Context, db *sql.DB, user services.UserID) (state s
 			state.Unread += min(items, maxCountedItems)
 			state.AtLeast = state.AtLeast || items > maxCountedItems
 		}
-		// Equal versions before and after: nothing has changed in between.
-		if accesses, version, err = auditViews(ctx, db, user); err != nil || version == state.Version {
-			return state, err == nil, err
-		}
-	}
-	return state, true, nil // a count that changes all the time is compared again by the audit
+		return true, nil
+	}, func(before, after countedViews) bool { return before.version == after.version })
+	return state, found, err
+}
+
+// countedViews are the views that count in a user's badges, with the version of the count.
+type countedViews struct {
+	accesses []LastAccess
+	version  uint64
 }
 
 // auditViews reads the views that count in a user's badges, and the version of the count.
-func auditViews(ctx context.Context, db *sql.DB, user services.UserID) (accesses []LastAccess, version uint64, err error) {
+func auditViews(ctx context.Context, db *sql.DB, user services.UserID) (counted countedViews, err error) {
 	var own, changes uint64
 	err = db.Each(ctx, auditedViews, []any{user}, func(scan func(...any) error) error {
 		var access LastAccess
@@ -217,8 +218,9 @@ func auditViews(ctx context.Context, db *sql.DB, user services.UserID) (accesses
 		access.UpTo = sql.FromMicros(position)
 		// changed is NULL for a view that never changed, which counts as 0.
 		changes += uint64(changed.Int64)
-		accesses = append(accesses, access)
+		counted.accesses = append(counted.accesses, access)
 		return err
 	})
-	return accesses, own + changes, err
+	counted.version = own + changes
+	return counted, err
 }

@@ -118,16 +118,16 @@ func readStoredData(t *testing.T, n *world.Node) (all []string) {
 			all = append(all, table+": "+row)
 		}
 	}
-	keys, err := n.Redis.Commands().Keys(ctx, "*").Result()
+	keys, err := n.Redis.Client.Commands().Keys(ctx, "*").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range keys {
-		value, err := n.Redis.Commands().Dump(ctx, key).Result()
+		value, err := n.Redis.Client.Commands().Dump(ctx, key).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, fmt.Sprintf("%s: %q, until %v", key, value, n.Redis.Commands().PExpireTime(ctx, key).Val()))
+		all = append(all, fmt.Sprintf("%s: %q, until %v", key, value, n.Redis.Client.Commands().PExpireTime(ctx, key).Val()))
 	}
 	slices.Sort(all)
 	return all
@@ -157,7 +157,7 @@ func TestTheConsoleRecordsNoVisit(t *testing.T) {
 	look("a user who is here")
 	n.Clock.Advance(25 * time.Hour)
 	look("on the next day")
-	if _, err := n.Redis.Commands().FlushAll(t.Context()).Result(); err != nil {
+	if _, err := n.Redis.Client.Commands().FlushAll(t.Context()).Result(); err != nil {
 		t.Fatal(err)
 	}
 	look("Redis has lost them")

@@ -53,7 +53,7 @@ func TestRoundTripsOfABoard(t *testing.T) {
 					t.Fatal(err)
 				}
 				n.ReadBoardPage(key, 100, world.BoardPageStart{}) // makes the viewer active, with a list of replays
-				n.CheckBoardRedisRoundTrips(t, reader, map[bool]int{true: shows}[count > 0])
+				world.CheckBoardRedisRoundTrips(t, n, reader, map[bool]int{true: shows}[count > 0])
 			})
 		}
 	})

@@ -45,8 +45,8 @@ func TestRoundTrips(t *testing.T) {
 		}
 		n.SettleJobsAndCaches()
 		for i, reader := range readers {
-			t.Run(fmt.Sprint("followed ", followed[i]), func(t *testing.T) { n.CheckFeedRedisRoundTrips(t, reader, followed[i]) })
+			t.Run(fmt.Sprint("followed ", followed[i]), func(t *testing.T) { world.CheckFeedRedisRoundTrips(t, n, reader, followed[i]) })
 		}
-		t.Run("a push to 100", func(t *testing.T) { n.CheckPushRedisRoundTrips(t) })
+		t.Run("a push to 100", func(t *testing.T) { world.CheckPushRedisRoundTrips(t, n) })
 	})
 }

@@ -13,7 +13,6 @@ import (
 	"tidings/services/export"
 	"tidings/services/jobs"
 	"tidings/services/live"
-	"tidings/services/nodecache"
 	"tidings/services/notifications"
 	"tidings/services/people"
 	"tidings/services/positions"
@@ -58,7 +57,7 @@ func (c *smallNode) readFacts() map[string]any {
 	}
 	waiting, dead, _, err := jobs.JobCounts(ctx, c.Store)
 	put("jobs", []int{waiting, dead}, err)
-	for _, kind := range []string{nodecache.PostChangelogKind, people.ProfileChangelogKind, live.ChangelogKind} {
+	for _, kind := range []string{posts.ChangelogKind, people.ProfileChangelogKind, live.ChangelogKind} {
 		newest, _, err := changelog.LastSequence(ctx, c.Store, kind)
 		put("log "+kind, newest, err)
 	}

@@ -118,7 +118,7 @@ func TestLateSQLReads(t *testing.T) {
 			t.Fatalf("at first %d count, want 1", got)
 		}
 
-		stamp, err := n.Redis.Now(ctx)
+		stamp, err := n.Redis.Client.Now(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,7 @@ func TestARedisThatRefusesWritesIsNeverExact(t *testing.T) {
 
 			server.Do(redis.refuse...)
 			second := n.Publish("author", "two")
-			world.Eventually(t, world.RedisLossRecoveryTimeout, "the refusal is known", func() bool { return n.Redis.RefusesWrites() })
+			world.Eventually(t, world.RedisLossRecoveryTimeout, "the refusal is known", func() bool { return n.Redis.Client.RefusesWrites() })
 			if !reads("STALE", 2) {
 				t.Errorf("a query: %+v, want STALE", n.Badges("reader"))
 			}

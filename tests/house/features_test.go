@@ -1,9 +1,12 @@
 package house
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +36,6 @@ var nonFeatures = map[string]featureImports{
 
 	// These work on the users and the posts that every badge is about.
 	"services/badge":     {"people positions posts", "the home feed is its own source; a visit is recorded before the badges are read from SQL"},
-	"services/audit":     {"posts", "it recounts the counts below posts"},
 	"services/erasures":  {"people", "it locks the user that it erases, and tells nodes by the log of profiles"},
 	"services/stream":    {"people", "its laps go over the active users, and changes alert from a time that the user set"},
 	"services/projector": {"people positions posts", "a document begins with the home feed and the visit of its user"},
@@ -42,7 +44,7 @@ var nonFeatures = map[string]featureImports{
 	// These serve all features and know none.
 	"services": {}, "services/sql": {}, "services/redis": {}, "services/rdb": {}, "services/jobs": {}, "services/changelog": {}, "services/metrics": {}, "services/trace": {},
 	"services/outbound": {}, "services/leases": {}, "services/erase": {}, "services/export": {}, "services/importer": {}, "services/ratelimit": {}, "services/push": {},
-	"services/badge/source": {}, "services/demo": {},
+	"services/badge/source": {}, "services/demo": {}, "services/audit": {},
 }
 
 // featureName returns the name of a feature by its package, "" for a package that is no feature.
@@ -69,6 +71,32 @@ func (c *ruleChecker) checkFeatureImport(name string, at int, pkg, target string
 	if feature := featureName(target); feature != "" && !mayImportFeature(pkg, feature) {
 		c.addFault(name, at, "%s imports the feature %s: nonFeatures does not name it", pkg, feature)
 	}
+}
+
+// engines are the packages that serve every feature alike. enginesHistory is the one file of them that names features: the tables of a
+// migration, whose names never change.
+const (
+	engines        = "services/sql services/redis services/jobs services/changelog"
+	enginesHistory = "services/sql/migrate_keys.go"
+)
+
+// featureWord matches the names in package services that belong to one feature.
+var featureWord = regexp.MustCompile(`^(Max)?(Host)?(Post|Show|Notification|Conversation|Message|SiteMessage|Announcement|View|Feed|Follow|Categor)`)
+
+// checkEngineWords checks that an engine uses no type or constant of a feature. All of these are in package services, which engines
+// import too.
+func (c *ruleChecker) checkEngineWords(files *token.FileSet, name string, file *ast.File) {
+	if !slices.Contains(strings.Fields(engines), path.Dir(name)) || isTestFile(name) || name == enginesHistory {
+		return
+	}
+	ast.Inspect(file, func(node ast.Node) bool {
+		if selector, ok := node.(*ast.SelectorExpr); ok {
+			if owner, isName := selector.X.(*ast.Ident); isName && owner.Name == "services" && featureWord.MatchString(selector.Sel.Name) {
+				c.addFault(name, files.Position(selector.Pos()).Line, "an engine names services.%s, which belongs to a feature", selector.Sel.Name)
+			}
+		}
+		return true
+	})
 }
 
 // Each import of a feature that the layers allow and nonFeatures does not is reported.

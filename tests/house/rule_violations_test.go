@@ -128,6 +128,8 @@ func TestEveryHouseRuleFindsAViolation(t *testing.T) {
 		"a header that lacks ARGV":  {map[string]string{"services/rdb/lua/a.lua": "-- KEYS[1]. Returns 1\nreturn 1 -- ARGV\n"}, "the header does not name ARGV"},
 		"a header without returns":  {map[string]string{"services/rdb/lua/a.lua": "-- KEYS[1] ARGV[1]\nreturn 1\n"}, "the header does not name returns"},
 		"a library without words":   {map[string]string{"services/rdb/lua/lib.lua": "-- KEYS ARGV returns\n"}, "the header does not name helpers"},
+		"an engine's type":          {map[string]string{"services/sql/s.go": goFileText("sql", "", "var x = services.PostID(1)\n")}, "s.go:3: an engine names services.PostID"},
+		"an engine's constant":      {map[string]string{"services/jobs/j.go": goFileText("jobs", "", "func f(n int) bool { return n > services.FeedRetention }\n")}, "j.go:3: an engine names services.FeedRetention"},
 		"a long script":             {map[string]string{"services/rdb/lua/a.lua": luaHeader + emptyLines40 + strings.Repeat("\n", 16)}, "60 lines, fewer than 60"},
 	})
 }
@@ -170,6 +172,7 @@ func TestCheckTreeAcceptsAllowedTrees(t *testing.T) {
 		"the bench":                     {"bench/baselines/p.go": goFileText("main", "github.com/redis/go-redis/v9 tidings/transport tidings/services/poem", "")},
 		"an example":                    {"docs/examples/host/h.go": goFileText("host", "database/sql modernc.org/sqlite github.com/golang-jwt/jwt/v5", "")},
 		"generated code":                {"graph/g.go": long},
+		"an engine's words":             {"services/sql/s.go": goFileText("sql", "", "var x = services.UserID(1)\n"), "services/sql/s_test.go": goFileText("sql", "", "var y = services.PostID(1)\n"), enginesHistory: goFileText("sql", "", "var z = services.PostType\n")},
 		"399 lines, 79 in a function":   {"web/w.go": goFileText("web", "", strings.Repeat(emptyLines40, 7)+strings.Repeat("\n", 38)+"func f() {"+emptyLines40+strings.Repeat("\n", 38)+"}\n")},
 		"a sleep outside tests":         {"services/push/p.go": goFileText("push", "", "import \"time\"\nfunc f() { time.Sleep(1) }\n")},
 		"another's sleep":               {"web/w_test.go": goFileText("web", "", "func f(bed B) { bed.Sleep() }\n")},

@@ -175,6 +175,7 @@ func (c *ruleChecker) checkFile(name string, text []byte) error {
 		c.checkLineCount(name, text, maxFileLines)
 		c.checkFunctionLengths(files, name, file)
 		c.checkNoSleepOrSkip(files, name, file)
+		c.checkEngineWords(files, name, file)
 	}
 	if path.Ext(name) == ".lua" {
 		c.checkLineCount(name, text, maxScriptLines)

@@ -29,7 +29,7 @@ func TestMarkWithoutUpToCoversPostsInFlight(t *testing.T) {
 			}
 			server.Resume()
 			world.Eventually(t, 10*time.Second, "Redis answers", func() bool {
-				return n.Redis.Ping(t.Context()) == nil && n.Badges("alice").HomeFeed.Precision == services.Exact.String()
+				return n.Redis.Client.Ping(t.Context()) == nil && n.Badges("alice").HomeFeed.Precision == services.Exact.String()
 			})
 			n.MarkFeedSeen("alice", "")
 			n.SettleJobsAndCaches()

@@ -126,7 +126,7 @@ func (n *Node) MutateShow(host, verb, show string) {
 // CountBoardSessions counts a reader's board sessions in Redis.
 func (n *Node) CountBoardSessions(reader string) int64 {
 	n.TB.Helper()
-	sessions, err := n.Redis.Commands().HLen(n.TB.Context(), redis.UserKey(n.EnsureUserIDs(reader)[0], ":s")).Result()
+	sessions, err := n.Redis.Client.Commands().HLen(n.TB.Context(), redis.UserKey(n.EnsureUserIDs(reader)[0], ":s")).Result()
 	if err != nil {
 		n.TB.Fatal(err)
 	}

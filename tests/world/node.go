@@ -142,7 +142,7 @@ func (n *Node) RunWorkerOnce(worker *jobs.Worker) (claimed int) {
 	n.TB.Helper()
 	claimed, err := worker.RunOnce(n.TB.Context())
 	if services.IsUnavailable(err) {
-		Eventually(n.TB, 10*time.Second, "Redis answers", func() bool { return n.Redis.Ping(n.TB.Context()) == nil })
+		Eventually(n.TB, 10*time.Second, "Redis answers", func() bool { return n.Redis.Client.Ping(n.TB.Context()) == nil })
 		return claimed
 	}
 	if err != nil {

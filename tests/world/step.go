@@ -196,7 +196,7 @@ func (n *Node) TailChangelog() {
 
 // CheckBoardRedisRoundTrips pages through a reader's board, which has want shows, and fails unless each page takes the allowed
 // number of round trips to Redis.
-func (n *Node) CheckBoardRedisRoundTrips(t *testing.T, reader services.UserID, want int) {
+func CheckBoardRedisRoundTrips(t *testing.T, n *Node, reader services.UserID, want int) {
 	for _, first := range []int{1, 20, 100} {
 		var page live.Board
 		// On a busy machine Redis may miss its deadline: then a read repeats its round trips or does without Redis. So each page has
@@ -280,7 +280,7 @@ func (n *Node) newFeedWithEmptyCache() *feed.Service {
 
 // CheckFeedRedisRoundTrips fails unless reads of badges and feeds take the allowed number of round trips to Redis. followed is the
 // number of authors that the reader follows; a reader who follows any must have 120 new posts.
-func (n *Node) CheckFeedRedisRoundTrips(t *testing.T, reader services.UserID, followed int) {
+func CheckFeedRedisRoundTrips(t *testing.T, n *Node, reader services.UserID, followed int) {
 	want := map[bool]int{true: 120}[followed > 0]
 	trips := countRedisRoundTrips(t, func(ctx context.Context) error {
 		got, err := n.Badge.Read(ctx, reader)
@@ -314,7 +314,7 @@ func (n *Node) CheckFeedRedisRoundTrips(t *testing.T, reader services.UserID, fo
 }
 
 // CheckPushRedisRoundTrips fails unless a push to 100 people takes the allowed number of round trips to Redis.
-func (n *Node) CheckPushRedisRoundTrips(t *testing.T) {
+func CheckPushRedisRoundTrips(t *testing.T, n *Node) {
 	keys := make([]string, 100)
 	for i := range keys {
 		keys[i] = fmt.Sprint("online", i)

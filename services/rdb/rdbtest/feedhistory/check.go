@@ -28,7 +28,7 @@ type feedSnapshot struct {
 // readSnapshots reads several users' feeds in one round trip, without the methods under test: a fault that their parsers share with
 // the scripts would hide itself.
 func readSnapshots(w *World) (map[services.UserID]feedSnapshot, error) {
-	commands, err := w.Client.Pipeline(w.Ctx, func(p redis.Pipeliner) {
+	commands, err := w.Client.Client.Pipeline(w.Ctx, func(p redis.Pipeliner) {
 		for _, user := range w.Users {
 			p.HMGet(w.Ctx, rdb.DocumentKey(user), "st", "n", "fc", "T", "ft", "F", "L")
 			p.ZRange(w.Ctx, inboxKey(user), 0, -1)

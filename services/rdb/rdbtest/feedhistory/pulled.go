@@ -38,7 +38,7 @@ func (w *World) QueueAddAuthorJobs(field rdb.AuthorsField, author services.UserI
 // when it runs.
 func (w *World) addAuthorToDocuments(pause func(), field rdb.AuthorsField, author, after, to services.UserID) error {
 	// The stamp is taken before the follows are read: see the path of a change in package rdb.
-	stamp, err := w.Client.Now(w.Ctx)
+	stamp, err := w.Client.Client.Now(w.Ctx)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func (w *World) fanOut(pause func(), id services.PostID, remove bool) error {
 // updateFollowerChunk adds a post to the inboxes of the followers with IDs in (after, to], or removes it there. It reads the follows
 // when it runs.
 func (w *World) updateFollowerChunk(pause func(), id services.PostID, remove bool, after, to services.UserID) error {
-	stamp, err := w.Client.Now(w.Ctx)
+	stamp, err := w.Client.Client.Now(w.Ctx)
 	if err != nil {
 		return err
 	}

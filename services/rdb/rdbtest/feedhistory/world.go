@@ -244,7 +244,7 @@ func (w *World) loseKeys(user services.UserID) error {
 	// No reader may see the loss as an empty feed, so the check comes before anything is rebuilt.
 	keys := []string{rdb.DocumentKey(user), inboxKey(user)}[w.losableKeyRange[0]:w.losableKeyRange[1]]
 	w.Tracef("lost: %v", keys)
-	if err := w.Client.Commands().Del(w.Ctx, keys...).Err(); err != nil {
+	if err := w.Client.Client.Commands().Del(w.Ctx, keys...).Err(); err != nil {
 		return err
 	}
 	return w.CheckFeedsAndBoards()
