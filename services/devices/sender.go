@@ -328,8 +328,8 @@ func (c *deviceSender) recordOutcomes(ctx context.Context) error {
 		case !o.deliveredAt.IsZero():
 			delivered++
 		}
-		changed = append(changed, []any{o.hash, o.registeredAt, int64(o.wantedVersion), int64(o.deliveredVersion), int64(o.alertedUpTo), int64(o.consecutiveFailures), micros(o.undeliveredSince),
-			micros(o.dueAt), micros(o.deadAt), micros(o.deliveredAt), o.err})
+		changed = append(changed, []any{o.hash, o.registeredAt, int64(o.wantedVersion), int64(o.deliveredVersion), int64(o.alertedUpTo), int64(o.consecutiveFailures), sql.MicrosOrZero(o.undeliveredSince),
+			sql.MicrosOrZero(o.dueAt), sql.MicrosOrZero(o.deadAt), sql.MicrosOrZero(o.deliveredAt), o.err})
 	}
 	err := c.devices.db.Write(ctx, func(tx *sql.Tx) error {
 		// The row of the counters has the token of the lease. A node without the lease finds no such row, and records nothing.

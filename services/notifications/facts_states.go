@@ -41,11 +41,7 @@ func (s categoryState) documentCounts(hosts *services.HostCategories) (counts se
 
 // categoriesOf are the categories of some states.
 func categoriesOf(states []categoryState) []services.Category {
-	list := make([]services.Category, len(states))
-	for i, state := range states {
-		list[i] = state.Category
-	}
-	return list
+	return services.Map(states, func(state categoryState) services.Category { return state.Category })
 }
 
 // countUnseen reads the states of some counters, each followed by its unseen groups counted by half day; a state's own row has

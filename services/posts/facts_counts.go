@@ -51,24 +51,16 @@ FROM posts p WHERE p.id < $1 AND p.deleted_at IS NULL ORDER BY p.id DESC LIMIT $
 )
 
 // readRecounts reads posts by a statement with storedAndFactualCounts.
-func readRecounts(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (list []EngagementRecount, err error) {
-	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
-		var c EngagementRecount
-		err := scan(&c.Post, &c.Stored.Likes, &c.Stored.Comments, &c.Facts.Likes, &c.Facts.Comments)
-		list = append(list, c)
-		return err
+func readRecounts(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) ([]EngagementRecount, error) {
+	return sql.ReadRows(ctx, r, st, args, func(scan sql.Scan, c *EngagementRecount) error {
+		return scan(&c.Post, &c.Stored.Likes, &c.Stored.Comments, &c.Facts.Likes, &c.Facts.Comments)
 	})
-	return list, err
 }
 
 // Recounts recounts posts from the facts. The cost grows with their likes and answers. One statement is one snapshot, so a
 // difference is a fault, and not a like that came in between.
 func Recounts(ctx context.Context, db *sql.DB, posts []services.PostID) ([]EngagementRecount, error) {
-	asked := make(sql.RowsParameter, len(posts))
-	for i, post := range posts {
-		asked[i] = []any{post}
-	}
-	return readRecounts(ctx, db.Runner, recountPosts, asked)
+	return readRecounts(ctx, db.Runner, recountPosts, sql.ColumnParameter(posts))
 }
 
 // CountedPost is a post with its counts as post_counts has them.
@@ -78,14 +70,10 @@ type CountedPost struct {
 }
 
 // CountsBelow lists the newest posts with IDs below a position, of every kind, with their counts: at most limit, the newest first.
-func CountsBelow(ctx context.Context, db *sql.DB, below services.PostID, limit int) (list []CountedPost, err error) {
-	err = db.Each(ctx, countsBelow, []any{below, limit}, func(scan func(...any) error) error {
-		var of CountedPost
-		err := scan(&of.Post, &of.Likes, &of.Comments)
-		list = append(list, of)
-		return err
+func CountsBelow(ctx context.Context, db *sql.DB, below services.PostID, limit int) ([]CountedPost, error) {
+	return sql.ReadRows(ctx, db, countsBelow, []any{below, limit}, func(scan sql.Scan, of *CountedPost) error {
+		return scan(&of.Post, &of.Likes, &of.Comments)
 	})
-	return list, err
 }
 
 // MendCounts sets the counts of a post to the counts of the facts, by adding the difference to one of its rows.
@@ -167,11 +155,7 @@ func DeleteLike(ctx context.Context, tx *sql.Tx, post services.PostID, liker ser
 // viewer likes it. Every post is in the result.
 func Engagements(ctx context.Context, db *sql.DB, viewer services.UserID, posts []services.PostID) (map[services.PostID]services.Engagement, error) {
 	found := make(map[services.PostID]services.Engagement, len(posts))
-	asked := make(sql.RowsParameter, len(posts))
-	for i, post := range posts {
-		asked[i] = []any{post}
-	}
-	err := db.Each(ctx, engagementOf, []any{asked, viewer}, func(scan func(...any) error) error {
+	err := db.Each(ctx, engagementOf, []any{sql.ColumnParameter(posts), viewer}, func(scan func(...any) error) error {
 		var post services.PostID
 		var of services.Engagement
 		err := scan(&post, &of.Likes, &of.Comments, &of.LikedByViewer)
