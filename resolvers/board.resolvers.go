@@ -10,6 +10,7 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/live"
 )
 
 func (r *liveBoardConnectionResolver) Nodes(ctx context.Context, obj *graph.LiveBoardConnection) ([]graph.Show, error) {
@@ -42,11 +43,7 @@ func (r *viewerResolver) LiveBoard(ctx context.Context, obj *graph.Viewer, first
 		if err != nil {
 			return nil, err
 		}
-		hosts := make([]services.User, len(board.Items))
-		for i, item := range board.Items {
-			hosts[i] = item.Host
-		}
-		dataloader.From(ctx).KeepPostsAndUsers(nil, hosts)
+		dataloader.From(ctx).KeepPostsAndUsers(nil, services.Map(board.Items, func(item live.BoardItem) services.User { return item.Host }))
 		return r.boardConnection(board), nil
 	})
 	if err != nil {
