@@ -26,11 +26,7 @@ func (r *mutationResolver) MarkLiveBoardSeen(ctx context.Context, input graph.Ma
 }
 
 func (r *subscriptionResolver) LiveBoardChanged(ctx context.Context, sessionID *string, since *string) (<-chan *graph.LiveBoardChange, error) {
-	viewer, err := r.viewer(ctx)
-	if err != nil {
-		return nil, err
-	}
-	known, err := sinceVersion(since)
+	viewer, known, err := r.viewerSince(ctx, since)
 	if err != nil {
 		return nil, err
 	}

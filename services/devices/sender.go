@@ -106,10 +106,7 @@ func (c *deviceSender) followChanges(ctx context.Context) (followed int, err err
 		return 0, err
 	}
 	// Most users have no device. The statement finds that by its index, without a list of devices in memory.
-	wanted := make(sql.RowsParameter, len(changes))
-	for i, change := range changes {
-		wanted[i] = []any{change.User, int64(change.Seq)}
-	}
+	wanted := sql.RowsParameter(services.Map(changes, func(change stream.Change) []any { return []any{change.User, int64(change.Seq)} }))
 	err = c.devices.db.Write(ctx, func(tx *sql.Tx) error {
 		n, err := tx.Run(ctx, moveStreamPosition, c.lease.Token(), int64(changes[len(changes)-1].Seq))
 		if err == nil && n == 0 {

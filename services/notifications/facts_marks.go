@@ -240,11 +240,7 @@ func (b *lockedCounters) readMarkedGroups(ctx context.Context, user services.Use
 		}
 		add(p, position)
 	}
-	list := make(sql.RowsParameter, len(groups))
-	for i, g := range groups {
-		list[i] = []any{g.category, g.subject, g.halfDay, reach[g]}
-	}
-	return list, nil
+	return services.Map(groups, func(g group) []any { return []any{g.category, g.subject, g.halfDay, reach[g]} }), nil
 }
 
 // notInListError is the error for an ID that is not in the user's list. It is the same for another user's ID and for an unused one.

@@ -86,10 +86,7 @@ func statesOfUsers(ctx context.Context, db *sql.DB, users []services.UserID) ([]
 
 // statesOf reads the states of counters that the transaction has locked. It sorts them by recipient and category.
 func statesOf(ctx context.Context, tx *sql.Tx, counters []counter) ([]categoryState, error) {
-	list := make(sql.RowsParameter, len(counters))
-	for i, key := range counters {
-		list[i] = []any{key.recipient, key.category}
-	}
+	list := sql.RowsParameter(services.Map(counters, func(key counter) []any { return []any{key.recipient, key.category} }))
 	return readStates(ctx, tx.Runner, statesByCounter, list, tx.Now)
 }
 
