@@ -114,11 +114,7 @@ func (l *Loader) KeepPostsAndUsers(posts []services.Post, users []services.User)
 // keepUsers remembers users that came with another read. When a field of one of them is read later, the field is read for all of them
 // at once.
 func (m *responseMemory) keepUsers(users []services.User) {
-	known := make(map[services.UserID]services.User, len(users))
-	for _, user := range users {
-		known[user.ID] = user
-	}
-	m.users.keepIfAbsent(known)
+	m.users.keepIfAbsent(services.KeyBy(users, func(user services.User) services.UserID { return user.ID }))
 }
 
 // Users reads users; unknown ones are omitted.

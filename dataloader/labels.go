@@ -67,9 +67,5 @@ func (m *responseMemory) responseObjects(kind string) (list []services.Object) {
 
 // objects returns numbers as objects of a type.
 func objects[N ~uint64](kind string, numbers []N) []services.Object {
-	list := make([]services.Object, len(numbers))
-	for i, number := range numbers {
-		list[i] = services.Object{Type: kind, Number: uint64(number)}
-	}
-	return list
+	return services.Map(numbers, func(number N) services.Object { return services.Object{Type: kind, Number: uint64(number)} })
 }

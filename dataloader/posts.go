@@ -2,6 +2,8 @@ package dataloader
 
 import (
 	"context"
+	"iter"
+	"maps"
 
 	"tidings/services"
 	"tidings/services/posts"
@@ -44,19 +46,40 @@ func (l *Loader) VisiblePost(ctx context.Context, post services.PostID, others f
 	return m.postDetails.visiblePosts.loadOne(ctx, post, others, func(ctx context.Context, ids []services.PostID) (map[services.PostID]ShownPost, error) {
 		read, err := read(ctx, ids)
 		// All posts get the same list of the posts that were read together, so that a field of one post is read for all.
-		together, authors := make([]services.Post, 0, len(read)), make([]services.User, 0, len(read))
-		for _, post := range read {
-			together, authors = append(together, post.Post), append(authors, post.By)
-		}
-		m.keepUsers(authors)
-		found, engagements := make(map[services.PostID]ShownPost, len(read)), make(map[services.PostID]services.Engagement, len(read))
+		together := m.keepShownPosts(maps.Values(read))
+		found := make(map[services.PostID]ShownPost, len(read))
 		for id, post := range read {
-			engagements[id], found[id] = post.Engagement, ShownPost{post, together}
+			found[id] = ShownPost{post, together}
 		}
-		// The statement has read the engagement too, so no field has to read it again.
-		m.postDetails.engagement.keepIfAbsent(engagements)
 		return found, err
 	})
+}
+
+// keepShownPosts remembers the authors of posts and their engagement, which came with the posts: no field has to read it again. It returns
+// the posts.
+func (m *responseMemory) keepShownPosts(shown iter.Seq[posts.ShownPost]) (together []services.Post) {
+	var authors []services.User
+	engagements := map[services.PostID]services.Engagement{}
+	for post := range shown {
+		engagements[post.ID] = post.Engagement
+		together, authors = append(together, post.Post), append(authors, post.By)
+	}
+	m.keepUsers(authors)
+	m.postDetails.engagement.keepIfAbsent(engagements)
+	return together
+}
+
+// itemsOf returns the items of all pages that were read.
+func itemsOf[K, P comparable, T any](read map[K]services.ListPage[P, T]) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, list := range read {
+			for _, item := range list.Items {
+				if !yield(item) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Answers reads a page of answers, each as the viewer may see it. The pages that others returns are read in the same statement.
@@ -65,17 +88,7 @@ func (l *Loader) Answers(ctx context.Context, page posts.AnswersPage, others fun
 	// The number of other pages that are read too is bounded, because the client may never request them.
 	list, _, err := m.postDetails.answers.loadOneBounded(ctx, page, l.prefetchLimiter(page.Size), others, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]PostAnswerList, error) {
 		read, err := read(ctx, pages)
-		var together []services.Post
-		var authors []services.User
-		engagements := map[services.PostID]services.Engagement{}
-		for _, list := range read {
-			for _, post := range list.Items {
-				engagements[post.ID] = post.Engagement
-				together, authors = append(together, post.Post), append(authors, post.By)
-			}
-		}
-		m.keepUsers(authors)
-		m.postDetails.engagement.keepIfAbsent(engagements)
+		together := m.keepShownPosts(itemsOf(read))
 		found := make(map[posts.AnswersPage]PostAnswerList, len(read))
 		for page, list := range read {
 			found[page] = PostAnswerList{list, together}
@@ -91,10 +104,8 @@ func (l *Loader) Likes(ctx context.Context, page posts.LikesPage, others func() 
 	list, _, err := m.postDetails.likes.loadOneBounded(ctx, page, l.prefetchLimiter(page.Size), others, func(ctx context.Context, pages []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error) {
 		found, err := read(ctx, pages)
 		var users []services.User
-		for _, list := range found {
-			for _, like := range list.Items {
-				users = append(users, like.By)
-			}
+		for like := range itemsOf(found) {
+			users = append(users, like.By)
 		}
 		m.keepUsers(users)
 		return found, err

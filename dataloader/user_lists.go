@@ -2,6 +2,7 @@ package dataloader
 
 import (
 	"context"
+	"slices"
 
 	"tidings/services"
 	"tidings/services/live"
@@ -76,11 +77,7 @@ func (l *Loader) Followees(ctx context.Context, page services.UserPageRequest, r
 func (m *responseMemory) readAndKeepUsers(read ReadPages[services.User]) ReadPages[services.User] {
 	return func(ctx context.Context, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
 		found, err := read(ctx, pages)
-		var users []services.User
-		for _, list := range found {
-			users = append(users, list.Items...)
-		}
-		m.keepUsers(users)
+		m.keepUsers(slices.Collect(itemsOf(found)))
 		return found, err
 	}
 }
@@ -90,21 +87,7 @@ func (l *Loader) PublishedPosts(ctx context.Context, page services.UserPageReque
 	m := l.currentMemory()
 	return loadUserListPage(ctx, l, m, &m.lists.posts, page, func(ctx context.Context, pages []services.UserPageRequest) (map[services.UserPageRequest]PostList, error) {
 		read, err := read(ctx, pages)
-		var together []services.Post
-		var authors []services.User
-		engagements := map[services.PostID]services.Engagement{}
-		for _, list := range read {
-			for _, post := range list.Items {
-				engagements[post.ID] = post.Engagement
-				together = append(together, post.Post)
-			}
-			if len(list.Items) > 0 {
-				// All posts of a list have one author.
-				authors = append(authors, list.Items[0].By)
-			}
-		}
-		m.keepUsers(authors)
-		m.postDetails.engagement.keepIfAbsent(engagements)
+		together := m.keepShownPosts(itemsOf(read))
 		found := make(map[services.UserPageRequest]PostList, len(read))
 		for page, list := range read {
 			found[page] = PostList{list, together}
@@ -119,10 +102,8 @@ func (l *Loader) HostedShows(ctx context.Context, page services.UserPageRequest,
 	return loadUserListPage(ctx, l, m, &m.lists.shows, page, func(ctx context.Context, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[live.Show], error) {
 		found, err := read(ctx, pages)
 		var ids []services.ShowID
-		for _, list := range found {
-			for _, show := range list.Items {
-				ids = append(ids, show.ID)
-			}
+		for show := range itemsOf(found) {
+			ids = append(ids, show.ID)
 		}
 		m.addResponseShows(ids)
 		return found, err

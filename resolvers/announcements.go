@@ -99,9 +99,5 @@ func (r *Resolver) markedAnnouncements(ctx context.Context, done *committedOpera
 	if page == nil {
 		return nil
 	}
-	list := make([]graph.Announcement, len((*page).Edges))
-	for i, edge := range (*page).Edges {
-		list[i] = edge.Node
-	}
-	return list
+	return nodesOf((*page).Edges, func(edge *graph.AnnouncementEdge) *graph.Announcement { return &edge.Node })
 }

@@ -10,6 +10,7 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/live"
 )
 
 func (r *liveBoardConnectionResolver) Nodes(ctx context.Context, obj *graph.LiveBoardConnection) ([]graph.Show, error) {
@@ -25,11 +26,7 @@ func (r *mutationResolver) MarkLiveBoardSeen(ctx context.Context, input graph.Ma
 }
 
 func (r *subscriptionResolver) LiveBoardChanged(ctx context.Context, sessionID *string, since *string) (<-chan *graph.LiveBoardChange, error) {
-	viewer, err := r.viewer(ctx)
-	if err != nil {
-		return nil, err
-	}
-	known, err := sinceVersion(since)
+	viewer, known, err := r.viewerSince(ctx, since)
 	if err != nil {
 		return nil, err
 	}
@@ -42,11 +39,7 @@ func (r *viewerResolver) LiveBoard(ctx context.Context, obj *graph.Viewer, first
 		if err != nil {
 			return nil, err
 		}
-		hosts := make([]services.User, len(board.Items))
-		for i, item := range board.Items {
-			hosts[i] = item.Host
-		}
-		dataloader.From(ctx).KeepPostsAndUsers(nil, hosts)
+		dataloader.From(ctx).KeepPostsAndUsers(nil, services.Map(board.Items, func(item live.BoardItem) services.User { return item.Host }))
 		return r.boardConnection(board), nil
 	})
 	if err != nil {

@@ -51,7 +51,7 @@ func membersPage(id services.ConversationID, after uint64, size int) chat.Member
 // requestedPage is the page of a conversation's list that a field requests. The field itself computes the same page from its
 // arguments, and then finds it in the loader.
 func requestedPage(field *ast.Field, variables map[string]any, kind byte, id services.ConversationID, start uint64) (size int, position uint64, err error) {
-	after, err := argument(field.ArgumentMap(variables), "after", graphql.UnmarshalString)
+	after := argument(field.ArgumentMap(variables), "after", graphql.UnmarshalString, &err)
 	if err != nil {
 		return 0, 0, err
 	}

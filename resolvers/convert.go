@@ -84,11 +84,7 @@ func (r *Resolver) readPost(ctx context.Context, done *committedOperation) (grap
 
 // authorsOf returns the authors of the posts of a page, in their order.
 func authorsOf(page feed.Page) []services.User {
-	authors := make([]services.User, len(page.Items))
-	for i, item := range page.Items {
-		authors[i] = item.Author
-	}
-	return authors
+	return services.Map(page.Items, func(item feed.Item) services.User { return item.Author })
 }
 
 // postConnection makes a page of a feed for its viewer. The end cursor is the page's own position and not that of its last post: a

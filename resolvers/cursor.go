@@ -1,6 +1,7 @@
 package resolvers
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"slices"
@@ -44,38 +45,15 @@ const (
 	followModeCursor    cursorKind = 32 // of the follows whose mode is not ALL
 )
 
-// String names the list, for errors.
-func (k cursorKind) String() string {
-	switch k {
-	case feedCursor:
-		return "a home feed"
-	case announcementCursor:
-		return "the announcements"
-	case notificationCursor:
-		return "the notifications"
-	case siteMessageCursor:
-		return "the site messages"
-	case viewCursor:
-		return "the views"
-	case conversationsCursor:
-		return "the conversations"
-	case changeCursor:
-		return "the change stream"
-	case actCursor:
-		return "the acts"
-	case exportCursor:
-		return "the export"
-	case muteCursor:
-		return "the mutes"
-	case blockCursor:
-		return "the blocks"
-	case hideCursor:
-		return "the hides"
-	case followModeCursor:
-		return "the follows with a mode"
-	}
-	return "another list"
+// cursorListNames are the names of the lists, for errors.
+var cursorListNames = map[cursorKind]string{
+	feedCursor: "a home feed", announcementCursor: "the announcements", notificationCursor: "the notifications", siteMessageCursor: "the site messages",
+	viewCursor: "the views", conversationsCursor: "the conversations", changeCursor: "the change stream", actCursor: "the acts", exportCursor: "the export",
+	muteCursor: "the mutes", blockCursor: "the blocks", hideCursor: "the hides", followModeCursor: "the follows with a mode",
 }
+
+// String names the list, for errors.
+func (k cursorKind) String() string { return cmp.Or(cursorListNames[k], "another list") }
 
 // pageSize returns the page size for the argument first: 1 to 100, or 20 when it is left out. A larger first is refused and not cut,
 // because a client could take the shorter page for the end of the list. The resolvers of all lists, except the export, call it before

@@ -67,11 +67,7 @@ func (r *postConnectionResolver) Nodes(ctx context.Context, obj *graph.PostConne
 }
 
 func (r *subscriptionResolver) HomeFeedChanged(ctx context.Context, since *string) (<-chan *graph.HomeFeedChange, error) {
-	viewer, err := r.viewer(ctx)
-	if err != nil {
-		return nil, err
-	}
-	known, err := sinceVersion(since)
+	viewer, known, err := r.viewerSince(ctx, since)
 	if err != nil {
 		return nil, err
 	}

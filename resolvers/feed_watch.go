@@ -97,13 +97,13 @@ func (r *Resolver) homeFeedAbove(ctx context.Context, viewer services.UserID, as
 	return r.Feed.PageAbove(ctx, viewer, services.PostID(position), *ask.last)
 }
 
-// sinceVersion returns the version of badges that a client has, or "". A version of another user or from the future is accepted: it is
-// only compared, and at worst the client gets an event that it did not need.
-func sinceVersion(since *string) (string, error) {
-	if since == nil {
-		return "", nil
+// viewerSince returns the viewer, and the version of badges that the client has, or "". A version of another user or from the future is
+// accepted: it is only compared, and at worst the client gets an event that it did not need.
+func (r *Resolver) viewerSince(ctx context.Context, since *string) (viewer *graph.Viewer, known string, err error) {
+	if viewer, err = r.viewer(ctx); err != nil || since == nil {
+		return viewer, "", err
 	}
-	return *since, services.CheckVersion("since", *since)
+	return viewer, *since, services.CheckVersion("since", *since)
 }
 
 // watchHomeFeed turns the changes of a viewer's badges into events about the viewer's feed. The feed needs no channel of its own:

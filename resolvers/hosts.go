@@ -31,11 +31,7 @@ func (r *Resolver) users(ctx context.Context, keys []string) ([]*graph.UserBadge
 	if err != nil {
 		return nil, err
 	}
-	users := make([]*graph.UserBadges, len(keys))
-	for i, key := range keys {
-		users[i] = found[key]
-	}
-	return users, nil
+	return services.Map(keys, func(key string) *graph.UserBadges { return found[key] }), nil
 }
 
 // checkUserKeys checks the argument keys of one field. It has keys and not IDs, because the host application knows its users by their

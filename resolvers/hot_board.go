@@ -114,19 +114,11 @@ func liveBoardPart(field *ast.Field) *hotPlanPart {
 			// Arguments are read as the executor reads them. A wrong argument leaves the request to the executor. An argument is
 			// nil if it is absent or null.
 			arguments := field.ArgumentMap(variables)
-			first, err := argument(arguments, "first", graph.UnmarshalInt)
-			if err != nil {
-				return err
-			}
-			after, err := argument(arguments, "after", graphql.UnmarshalString)
-			if err != nil {
-				return err
-			}
-			sessionID, err := argument(arguments, "sessionId", graphql.UnmarshalString)
-			if err != nil {
-				return err
-			}
-			lastID, err := argument(arguments, "lastId", graphql.UnmarshalID)
+			var err error
+			first := argument(arguments, "first", graph.UnmarshalInt, &err)
+			after := argument(arguments, "after", graphql.UnmarshalString, &err)
+			sessionID := argument(arguments, "sessionId", graphql.UnmarshalString, &err)
+			lastID := argument(arguments, "lastId", graphql.UnmarshalID, &err)
 			if err != nil {
 				return err
 			}

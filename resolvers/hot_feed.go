@@ -115,27 +115,13 @@ func homeFeedPart(field *ast.Field) *hotPlanPart {
 		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *hotPartValue) error {
 			// Arguments are read as the executor reads them. A wrong argument leaves the request to the executor.
 			arguments := field.ArgumentMap(variables)
-			first, err := argument(arguments, "first", graph.UnmarshalInt)
-			if err != nil {
-				return err
-			}
-			after, err := argument(arguments, "after", graphql.UnmarshalString)
-			if err != nil {
-				return err
-			}
-			lastID, err := argument(arguments, "lastId", graphql.UnmarshalID)
-			if err != nil {
-				return err
-			}
-			newerThan, err := argument(arguments, "newerThan", graphql.UnmarshalID)
-			if err != nil {
-				return err
-			}
-			last, err := argument(arguments, "last", graph.UnmarshalInt)
-			if err != nil {
-				return err
-			}
-			before, err := argument(arguments, "before", graphql.UnmarshalString)
+			var err error
+			first := argument(arguments, "first", graph.UnmarshalInt, &err)
+			after := argument(arguments, "after", graphql.UnmarshalString, &err)
+			lastID := argument(arguments, "lastId", graphql.UnmarshalID, &err)
+			newerThan := argument(arguments, "newerThan", graphql.UnmarshalID, &err)
+			last := argument(arguments, "last", graph.UnmarshalInt, &err)
+			before := argument(arguments, "before", graphql.UnmarshalString, &err)
 			if err != nil {
 				return err
 			}
@@ -170,12 +156,13 @@ func homeFeedPart(field *ast.Field) *hotPlanPart {
 }
 
 // argument reads an argument as the executor does; nil if it is null or absent. A variable has the value that was decoded from
-// JSON, so unmarshal refuses a value of a wrong type.
-func argument[T any](arguments map[string]any, name string, unmarshal func(any) (T, error)) (*T, error) {
+// JSON, so unmarshal refuses a value of a wrong type. After an error of an earlier argument it reads nothing.
+func argument[T any](arguments map[string]any, name string, unmarshal func(any) (T, error), err *error) *T {
 	given := arguments[name]
-	if given == nil {
-		return nil, nil
+	if given == nil || *err != nil {
+		return nil
 	}
-	value, err := unmarshal(given)
-	return &value, err
+	var value T
+	value, *err = unmarshal(given)
+	return &value
 }

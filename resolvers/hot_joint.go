@@ -44,7 +44,8 @@ func topPageSize(field *ast.Field, variables map[string]any) (first int, ok bool
 			return 0, false
 		}
 	}
-	asked, err := argument(arguments, "first", graph.UnmarshalInt)
+	var err error
+	asked := argument(arguments, "first", graph.UnmarshalInt, &err)
 	if err == nil {
 		first, err = pageSize(asked)
 	}

@@ -143,20 +143,12 @@ func appendData(to []byte, data string) []byte {
 
 // postObjects returns the posts that are shown together with a post, as Objects: their labels are read with the label of the post.
 func postObjects(post *graph.Post) []services.Object {
-	list := make([]services.Object, len(post.Together))
-	for i, other := range post.Together {
-		list[i] = postObject(other.ID)
-	}
-	return list
+	return services.Map(post.Together, func(other services.Post) services.Object { return postObject(other.ID) })
 }
 
 // showObjects returns the shows that are shown together with a show, as Objects: their labels are read with the label of the show.
 func showObjects(show *graph.Show) []services.Object {
-	list := make([]services.Object, len(show.Together))
-	for i, other := range show.Together {
-		list[i] = showObjectOf(other)
-	}
-	return list
+	return services.Map(show.Together, showObjectOf)
 }
 
 // idsOf returns the IDs of the items of a list.

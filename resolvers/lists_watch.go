@@ -17,11 +17,7 @@ func watchList[C, E any](ctx context.Context, r *Resolver, first *int, since *st
 	open func(context.Context, services.UserID, string) (<-chan *services.Badges, error),
 	watch func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan C, show func(viewer *graph.Viewer, change C) E,
 ) (<-chan E, error) {
-	viewer, err := r.viewer(ctx)
-	if err != nil {
-		return nil, err
-	}
-	known, err := sinceVersion(since)
+	viewer, known, err := r.viewerSince(ctx, since)
 	if err != nil {
 		return nil, err
 	}

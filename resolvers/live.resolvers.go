@@ -7,73 +7,53 @@ package resolvers
 
 import (
 	"context"
+
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
 )
 
 func (r *mutationResolver) ScheduleShow(ctx context.Context, input graph.ScheduleShowInput) (*graph.ScheduleShowPayload, error) {
-	done, show, err := runOnShow(ctx, r.Resolver, scheduleShow, input)
+	done, err := scheduleShow.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	return &graph.ScheduleShowPayload{Created: done.created, Show: show, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	return &graph.ScheduleShowPayload{Created: done.created, Show: r.showAfter(ctx, done), Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) RescheduleShow(ctx context.Context, input graph.RescheduleShowInput) (*graph.RescheduleShowPayload, error) {
-	done, show, err := runOnShow(ctx, r.Resolver, rescheduleShow, input)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.RescheduleShowPayload{Changed: done.changed, Show: show, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	payload, err := runOnShow(ctx, r.Resolver, rescheduleShow, input)
+	return (*graph.RescheduleShowPayload)(payload), err
 }
 
 func (r *mutationResolver) StartShow(ctx context.Context, input graph.StartShowInput) (*graph.StartShowPayload, error) {
-	done, show, err := runOnShow(ctx, r.Resolver, startShow, input)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.StartShowPayload{Changed: done.changed, Show: show, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	payload, err := runOnShow(ctx, r.Resolver, startShow, input)
+	return (*graph.StartShowPayload)(payload), err
 }
 
 func (r *mutationResolver) EndShow(ctx context.Context, input graph.EndShowInput) (*graph.EndShowPayload, error) {
-	done, show, err := runOnShow(ctx, r.Resolver, endShow, input)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.EndShowPayload{Changed: done.changed, Show: show, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	payload, err := runOnShow(ctx, r.Resolver, endShow, input)
+	return (*graph.EndShowPayload)(payload), err
 }
 
 func (r *mutationResolver) CancelShow(ctx context.Context, input graph.CancelShowInput) (*graph.CancelShowPayload, error) {
-	done, show, err := runOnShow(ctx, r.Resolver, cancelShow, input)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.CancelShowPayload{Changed: done.changed, Show: show, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	payload, err := runOnShow(ctx, r.Resolver, cancelShow, input)
+	return (*graph.CancelShowPayload)(payload), err
 }
 
 func (r *mutationResolver) SetReplay(ctx context.Context, input graph.SetReplayInput) (*graph.SetReplayPayload, error) {
-	done, show, err := runOnShow(ctx, r.Resolver, setReplay, input)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.SetReplayPayload{Changed: done.changed, Show: show, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	payload, err := runOnShow(ctx, r.Resolver, setReplay, input)
+	return (*graph.SetReplayPayload)(payload), err
 }
 
 func (r *mutationResolver) RemindMe(ctx context.Context, input graph.RemindMeInput) (*graph.RemindMePayload, error) {
-	done, show, err := runOnShow(ctx, r.Resolver, remindMe, input)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.RemindMePayload{Changed: done.changed, Show: show, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	payload, err := runOnShow(ctx, r.Resolver, remindMe, input)
+	return (*graph.RemindMePayload)(payload), err
 }
 
 func (r *mutationResolver) CancelReminder(ctx context.Context, input graph.CancelReminderInput) (*graph.CancelReminderPayload, error) {
-	done, show, err := runOnShow(ctx, r.Resolver, cancelReminder, input)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.CancelReminderPayload{Changed: done.changed, Show: show, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	payload, err := runOnShow(ctx, r.Resolver, cancelReminder, input)
+	return (*graph.CancelReminderPayload)(payload), err
 }
 
 func (r *showResolver) ViewerHasReminder(ctx context.Context, obj *graph.Show) (*bool, error) {

@@ -229,17 +229,9 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	}
 	// Each post gets the list of all posts: when a field of one of them is requested, it is read for all.
 	together := slices.Collect(maps.Values(visible.posts))
-	for id, key := range ids.posts {
-		if post, ok := visible.posts[key]; ok {
-			found[id] = graphPost(post, visible.people[post.Author], together)
-		}
-	}
+	addNodes(found, ids.posts, visible.posts, func(post services.Post) graph.Post { return graphPost(post, visible.people[post.Author], together) })
 	// The nodes are the shows as they are now: what a session has frozen is only on its board.
-	for id, key := range ids.shows {
-		if show, ok := visible.shows[key]; ok {
-			found[id] = r.graphShow(show, visible.people[show.Host])
-		}
-	}
+	addNodes(found, ids.shows, visible.shows, func(show live.Show) graph.Show { return r.graphShow(show, visible.people[show.Host]) })
 	if err := r.addMessageNodes(ctx, ids, found); err != nil {
 		return nil, err
 	}
@@ -247,6 +239,15 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 		return nil, err
 	}
 	return found, r.addOtherNodes(ctx, viewer, ids, found)
+}
+
+// addNodes adds the objects of one kind that were read. ids has the global IDs, with the keys of objects.
+func addNodes[K comparable, T any, N graph.Node](found map[string]graph.Node, ids map[string]K, read map[K]T, node func(T) N) {
+	for id, key := range ids {
+		if object, ok := read[key]; ok {
+			found[id] = node(object)
+		}
+	}
 }
 
 // badgeItemNodes returns the objects behind the viewer's counts, by their IDs. All are read together, because each source lists

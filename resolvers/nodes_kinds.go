@@ -118,21 +118,13 @@ func (r *Resolver) addViewAndReportNodes(ctx context.Context, viewer *graph.View
 	if err != nil {
 		return err
 	}
-	for id, key := range ids.views {
-		if view, ok := touched[key]; ok {
-			found[id] = graphView(view)
-		}
-	}
+	addNodes(found, ids.views, touched, graphView)
 	// For any other token, a report does not exist.
 	if bearer, err := services.ViewerFrom(ctx); err != nil || !bearer.Has(services.ScopeAdmin) && !bearer.Has(services.ScopeIngest) {
 		return err
 	}
 	reports, err := r.Messages.Reports(ctx, slices.Collect(maps.Values(ids.reports)))
-	for id, key := range ids.reports {
-		if report, ok := reports[key]; ok {
-			found[id] = graphReport(report)
-		}
-	}
+	addNodes(found, ids.reports, reports, graphReport)
 	return err
 }
 
@@ -155,21 +147,13 @@ func (r *Resolver) addOtherNodes(ctx context.Context, viewer *graph.Viewer, ids 
 		if err != nil {
 			return err
 		}
-		for id, key := range ids.announcements {
-			if item, ok := items[key]; ok {
-				found[id] = graphItem(item)
-			}
-		}
+		addNodes(found, ids.announcements, items, graphItem)
 	}
 	// Only the viewer's own copies of site messages are found.
 	if len(ids.siteMessages) == 0 {
 		return nil
 	}
 	siteMessages, err := r.Messages.ByID(ctx, viewer.UserID, slices.Collect(maps.Values(ids.siteMessages)))
-	for id, key := range ids.siteMessages {
-		if message, ok := siteMessages[key]; ok {
-			found[id] = graphSiteMessage(message)
-		}
-	}
+	addNodes(found, ids.siteMessages, siteMessages, graphSiteMessage)
 	return err
 }

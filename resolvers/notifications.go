@@ -72,11 +72,7 @@ func (r *Resolver) markedNotifications(ctx context.Context, done *committedOpera
 	if page == nil {
 		return nil
 	}
-	list := make([]graph.Notification, len((*page).Edges))
-	for i, edge := range (*page).Edges {
-		list[i] = edge.Node
-	}
-	return list
+	return nodesOf((*page).Edges, func(edge *graph.NotificationEdge) *graph.Notification { return &edge.Node })
 }
 
 // markedCategories returns the categories that a mark named, for its payload. hosts are the categories of the host application.

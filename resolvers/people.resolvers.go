@@ -7,72 +7,49 @@ package resolvers
 
 import (
 	"context"
+
 	"tidings/graph"
 	"tidings/services"
 )
 
 func (r *mutationResolver) Follow(ctx context.Context, input graph.FollowInput) (*graph.FollowPayload, error) {
-	done, user, err := runOnUser(ctx, r.Resolver, follow, input)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.FollowPayload{Changed: done.changed, User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	payload, err := runOnUser(ctx, r.Resolver, follow, input)
+	return (*graph.FollowPayload)(payload), err
 }
 
 func (r *mutationResolver) Unfollow(ctx context.Context, input graph.UnfollowInput) (*graph.UnfollowPayload, error) {
-	done, user, err := runOnUser(ctx, r.Resolver, unfollow, input)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.UnfollowPayload{Changed: done.changed, User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	payload, err := runOnUser(ctx, r.Resolver, unfollow, input)
+	return (*graph.UnfollowPayload)(payload), err
 }
 
 func (r *mutationResolver) Mute(ctx context.Context, input graph.MuteInput) (*graph.MutePayload, error) {
-	done, user, err := runOnUser(ctx, r.Resolver, mute, input)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.MutePayload{Changed: done.changed, User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	payload, err := runOnUser(ctx, r.Resolver, mute, input)
+	return (*graph.MutePayload)(payload), err
 }
 
 func (r *mutationResolver) Unmute(ctx context.Context, input graph.UnmuteInput) (*graph.UnmutePayload, error) {
-	done, user, err := runOnUser(ctx, r.Resolver, unmute, input)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.UnmutePayload{Changed: done.changed, User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	payload, err := runOnUser(ctx, r.Resolver, unmute, input)
+	return (*graph.UnmutePayload)(payload), err
 }
 
 func (r *mutationResolver) Block(ctx context.Context, input graph.BlockInput) (*graph.BlockPayload, error) {
-	done, user, err := runOnUser(ctx, r.Resolver, block, input)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.BlockPayload{Changed: done.changed, User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	payload, err := runOnUser(ctx, r.Resolver, block, input)
+	return (*graph.BlockPayload)(payload), err
 }
 
 func (r *mutationResolver) Unblock(ctx context.Context, input graph.UnblockInput) (*graph.UnblockPayload, error) {
-	done, user, err := runOnUser(ctx, r.Resolver, unblock, input)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.UnblockPayload{Changed: done.changed, User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	payload, err := runOnUser(ctx, r.Resolver, unblock, input)
+	return (*graph.UnblockPayload)(payload), err
 }
 
 func (r *mutationResolver) HideFrom(ctx context.Context, input graph.HideFromInput) (*graph.HideFromPayload, error) {
-	done, user, err := runOnUser(ctx, r.Resolver, hideFrom, input)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.HideFromPayload{Changed: done.changed, User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	payload, err := runOnUser(ctx, r.Resolver, hideFrom, input)
+	return (*graph.HideFromPayload)(payload), err
 }
 
 func (r *mutationResolver) UnhideFrom(ctx context.Context, input graph.UnhideFromInput) (*graph.UnhideFromPayload, error) {
-	done, user, err := runOnUser(ctx, r.Resolver, unhideFrom, input)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.UnhideFromPayload{Changed: done.changed, User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	payload, err := runOnUser(ctx, r.Resolver, unhideFrom, input)
+	return (*graph.UnhideFromPayload)(payload), err
 }
 
 func (r *mutationResolver) SetProfile(ctx context.Context, input graph.SetProfileInput) (*graph.SetProfilePayload, error) {

@@ -22,11 +22,7 @@ func (r *Resolver) engagement(ctx context.Context, post *graph.Post) (services.E
 	}
 	// together is called only if the counts of this post were not read yet.
 	together := func() []services.PostID {
-		ids := make([]services.PostID, len(post.Together))
-		for i, other := range post.Together {
-			ids[i] = other.ID
-		}
-		return ids
+		return services.Map(post.Together, func(other services.Post) services.PostID { return other.ID })
 	}
 	return dataloader.From(ctx).Engagement(ctx, post.Number, together, func(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Engagement, error) {
 		return r.Feed.Engagements(ctx, viewer.UserID, ids)

@@ -14,11 +14,7 @@ import (
 func (r *Resolver) categoryPreferences(ctx context.Context, user services.UserID) ([]graph.CategoryPreference, error) {
 	return dataloader.ReadShared(ctx, categoriesKey{}, func(ctx context.Context) ([]graph.CategoryPreference, error) {
 		found, err := r.Notifications.Preferences(ctx, user)
-		list := make([]graph.CategoryPreference, len(found))
-		for i, one := range found {
-			list[i] = graphCategoryPreference(one)
-		}
-		return list, err
+		return services.Map(found, graphCategoryPreference), err
 	})
 }
 

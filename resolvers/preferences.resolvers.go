@@ -7,6 +7,7 @@ package resolvers
 
 import (
 	"context"
+
 	"tidings/graph"
 )
 
@@ -26,11 +27,8 @@ func (r *mutationResolver) SetCategoryPreference(ctx context.Context, input grap
 }
 
 func (r *mutationResolver) SetFollowMode(ctx context.Context, input graph.SetFollowModeInput) (*graph.SetFollowModePayload, error) {
-	done, user, err := runOnUser(ctx, r.Resolver, setFollowMode, input)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.SetFollowModePayload{Changed: done.changed, User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	payload, err := runOnUser(ctx, r.Resolver, setFollowMode, input)
+	return (*graph.SetFollowModePayload)(payload), err
 }
 
 func (r *preferencesResolver) Categories(ctx context.Context, obj *graph.Preferences) ([]graph.CategoryPreference, error) {

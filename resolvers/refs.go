@@ -276,11 +276,7 @@ func (r *Resolver) addVisibleObjects(ctx context.Context, viewer services.UserID
 // numbersAs returns numbers of objects as IDs of the type N. The numbers come from the table of refs, which has one column for
 // all types.
 func numbersAs[N ~uint64 | ~uint32](numbers []uint64) []N {
-	list := make([]N, len(numbers))
-	for i, number := range numbers {
-		list[i] = N(number)
-	}
-	return list
+	return services.Map(numbers, func(number uint64) N { return N(number) })
 }
 
 // addFoundObjects adds the objects of one type that were found. Only the keys of found matter.

@@ -8,14 +8,21 @@ import (
 	"tidings/services"
 )
 
-// runOnUser runs an operation of the viewer on a user, and returns that user. The user is read after the commit, with the new
-// relation.
-func runOnUser[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*committedOperation, *graph.User, error) {
+// userPayload has the fields of the payload of an operation on a user. The resolver of each mutation converts it into its type.
+type userPayload struct {
+	Changed bool
+	User    *graph.User
+	Badges  *services.Badges
+	Viewer  *graph.Viewer
+}
+
+// runOnUser runs an operation of the viewer on a user. The user is read after the commit, with the new relation.
+func runOnUser[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*userPayload, error) {
 	done, err := o.runMutation(ctx, r, input)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return done, r.userAfter(ctx, done), nil
+	return &userPayload{done.changed, r.userAfter(ctx, done), done.badges, done.viewerAfter()}, nil
 }
 
 // userAfter is the user of an operation, for its payload; nil if the payload does not select it, or it could not be read. It is
@@ -61,11 +68,7 @@ func (r *Resolver) readRestrictions(ctx context.Context, viewer *graph.Viewer, k
 	if err != nil {
 		return nil, err
 	}
-	others := make([]services.UserID, len(list))
-	for i, restriction := range list {
-		others[i] = restriction.Other
-	}
-	users, err := dataloader.From(ctx).Users(ctx, others)
+	users, err := dataloader.From(ctx).Users(ctx, services.Map(list, func(restriction services.Restriction) services.UserID { return restriction.Other }))
 	if err != nil {
 		return nil, err
 	}

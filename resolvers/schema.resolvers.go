@@ -55,11 +55,7 @@ func (r *queryResolver) Admin(ctx context.Context) (*graph.Admin, error) {
 }
 
 func (r *subscriptionResolver) BadgesChanged(ctx context.Context, since *string) (<-chan *services.Badges, error) {
-	viewer, err := r.viewer(ctx)
-	if err != nil {
-		return nil, err
-	}
-	known, err := sinceVersion(since)
+	viewer, known, err := r.viewerSince(ctx, since)
 	if err != nil {
 		return nil, err
 	}

@@ -18,18 +18,30 @@ func (r *Resolver) graphShow(show live.Show, host services.User) graph.Show {
 	}
 }
 
-// runOnShow runs an operation on a show, and returns the show after it. The show is null if it could not be read after the
-// commit, or is not selected.
-func runOnShow[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*committedOperation, *graph.Show, error) {
-	done, err := o.runMutation(ctx, r, input)
-	if err != nil {
-		return nil, nil, err
-	}
-	return done, readIfSelected(ctx, r, func() (graph.Show, error) { return r.showAfter(ctx, done) }, "show"), nil
+// showPayload has the fields of the payload of an operation on a show. The resolver of each mutation converts it into its type.
+type showPayload struct {
+	Changed bool
+	Show    *graph.Show
+	Badges  *services.Badges
+	Viewer  *graph.Viewer
 }
 
-// showAfter reads the show of an operation for its payload. The actor sees it by the same rules as everybody.
-func (r *Resolver) showAfter(ctx context.Context, done *committedOperation) (graph.Show, error) {
+// runOnShow runs an operation on a show.
+func runOnShow[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*showPayload, error) {
+	done, err := o.runMutation(ctx, r, input)
+	if err != nil {
+		return nil, err
+	}
+	return &showPayload{done.changed, r.showAfter(ctx, done), done.badges, done.viewerAfter()}, nil
+}
+
+// showAfter is the show of an operation, for its payload; nil if the payload does not select it, or it could not be read.
+func (r *Resolver) showAfter(ctx context.Context, done *committedOperation) *graph.Show {
+	return readIfSelected(ctx, r, func() (graph.Show, error) { return r.readShow(ctx, done) }, "show")
+}
+
+// readShow reads the show of an operation for its payload. The actor sees it by the same rules as everybody.
+func (r *Resolver) readShow(ctx context.Context, done *committedOperation) (graph.Show, error) {
 	id, err := live.ParseShowID("showId", done.objectID)
 	if err != nil {
 		return graph.Show{}, err

@@ -139,7 +139,8 @@ func fieldOf(ctx context.Context) *ast.Field { return graphql.GetFieldContext(ct
 // requestedSize is the size of the page that a field requests. It is for looking ahead: a field that the executor has not reached
 // yet has its arguments only in the document.
 func requestedSize(field *ast.Field, variables map[string]any) (int, error) {
-	first, err := argument(field.ArgumentMap(variables), "first", graph.UnmarshalInt)
+	var err error
+	first := argument(field.ArgumentMap(variables), "first", graph.UnmarshalInt, &err)
 	if err != nil {
 		return 0, err
 	}

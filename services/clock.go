@@ -30,6 +30,26 @@ func Every(ctx context.Context, period time.Duration, do func(ctx context.Contex
 	}
 }
 
+// Sleep waits for a duration. If ctx ends first, it returns the error of ctx.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// Signal leaves a token in a channel, unless it is full: one token stands for any number of signals.
+func Signal(tokens chan<- struct{}) {
+	select {
+	case tokens <- struct{}{}:
+	default:
+	}
+}
+
 const (
 	// maxForeignIDAhead bounds how far an ID of another node may move this node's IDClock forward: an ID beyond it is not trusted.
 	maxForeignIDAhead = 24 * time.Hour

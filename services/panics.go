@@ -64,10 +64,8 @@ func KeepRunning(ctx context.Context, log *slog.Logger, loop func(ctx context.Co
 			return err
 		}
 		log.Error("a part of the node panicked; it begins again", "error", err)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pauseAfterPanic):
+		if err := Sleep(ctx, pauseAfterPanic); err != nil {
+			return err
 		}
 	}
 }

@@ -72,21 +72,14 @@ func newJWKS(ctx context.Context, cfg IdentityConfig) (*jwks, error) {
 
 // run reloads the keys at every interval until ctx ends. Without it, a key that the issuer has revoked would stay in use.
 func (s *jwks) run(ctx context.Context, interval time.Duration) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			s.mu.Lock()
-			err := s.read(ctx)
-			s.mu.Unlock()
-			if err != nil && ctx.Err() == nil {
-				s.log.Warn("the keys for tokens cannot be reloaded; the present ones stay in use", "error", err)
-			}
+	_ = services.Every(ctx, interval, func(ctx context.Context) {
+		s.mu.Lock()
+		err := s.read(ctx)
+		s.mu.Unlock()
+		if err != nil && ctx.Err() == nil {
+			s.log.Warn("the keys for tokens cannot be reloaded; the present ones stay in use", "error", err)
 		}
-	}
+	})
 }
 
 // algorithms returns no algorithm of the HMAC family: with one, anybody could sign tokens with the public key as the secret.

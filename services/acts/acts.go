@@ -125,14 +125,10 @@ func (a Act) writeOutcome(ctx context.Context, tx *sql.Tx, outcome string) error
 }
 
 // List lists up to limit acts with IDs below before, the newest first; services.MaxSortableID begins at the newest.
-func (s *Service) List(ctx context.Context, before services.SortableID, limit int) (list []Act, err error) {
-	err = s.db.Each(ctx, listActs, []any{before, limit}, func(scan func(...any) error) error {
-		var act Act
-		err := scan(&act.ID, &act.Actor, &act.Action, &act.Target, &act.Details, &act.Outcome)
-		list = append(list, act)
-		return err
+func (s *Service) List(ctx context.Context, before services.SortableID, limit int) ([]Act, error) {
+	return sql.ReadRows(ctx, s.db, listActs, []any{before, limit}, func(scan sql.Scan, act *Act) error {
+		return scan(&act.ID, &act.Actor, &act.Action, &act.Target, &act.Details, &act.Outcome)
 	})
-	return list, err
 }
 
 // dropOldActs drops acts that are older than actRetention. The projector's janitor, which deletes old rows every ten minutes, calls it.

@@ -138,17 +138,13 @@ func logChange(ctx context.Context, tx *sql.Tx, key string) error {
 
 // scanAnnouncements runs a statement that selects announcementColumns.
 func scanAnnouncements(ctx context.Context, r sql.Runner, st sql.Statement, which any) (map[services.AnnouncementID]Announcement, error) {
-	found := make(map[services.AnnouncementID]Announcement)
-	err := r.Each(ctx, st, []any{which}, func(row func(...any) error) error {
-		var a Announcement
+	return sql.ReadByKey(ctx, r, st, []any{which}, func(scan sql.Scan, id *services.AnnouncementID, a *Announcement) error {
 		var segments, created, updated, starts, ends int64
-		err := row(&a.ID, &a.Title, &a.Content, &segments, &created, &updated, &starts, &ends, &a.Position, &a.Withdrawn)
+		err := scan(&a.ID, &a.Title, &a.Content, &segments, &created, &updated, &starts, &ends, &a.Position, &a.Withdrawn)
 		a.Segments, a.CreatedAt, a.UpdatedAt = Segments(segments), sql.FromMicros(created), sql.FromMicros(updated)
-		a.StartsAt, a.EndsAt = sql.FromMicros(starts), endTime(ends)
-		found[a.ID] = a
+		*id, a.StartsAt, a.EndsAt = a.ID, sql.FromMicros(starts), endTime(ends)
 		return err
 	})
-	return found, err
 }
 
 // Facts are the facts that all users share: the list of announcements and the dots.

@@ -148,18 +148,15 @@ func ensureSegments(ctx context.Context, tx *sql.Tx, names []string) (Segments, 
 
 // readSegmentBits returns the bits of the segments that exist among some names. A name that was never used is absent.
 func readSegmentBits(ctx context.Context, r sql.Runner, names []string) (map[string]Segments, error) {
-	found := make(map[string]Segments, len(names))
 	if len(names) == 0 {
-		return found, nil
+		return map[string]Segments{}, nil
 	}
-	err := r.Each(ctx, segmentBits, []any{names}, func(scan func(...any) error) error {
-		var name string
+	return sql.ReadByKey(ctx, r, segmentBits, []any{names}, func(scan sql.Scan, name *string, segment *Segments) error {
 		var bit int64
-		err := scan(&name, &bit)
-		found[name] = 1 << bit
+		err := scan(name, &bit)
+		*segment = 1 << bit
 		return err
 	})
-	return found, err
 }
 
 // union is the set of some segments.

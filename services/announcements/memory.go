@@ -81,7 +81,7 @@ func (m *Memory) At(ctx context.Context, now time.Time) (*SharedState, error) {
 	if current.isValidAt(now) {
 		return current, nil
 	}
-	if current == nil || now.Before(m.factsReadAt().Add(-readerLagTolerance)) {
+	if current == nil || now.Before(m.cachedFacts().ReadAt.Add(-readerLagTolerance)) {
 		// Nothing was loaded yet; or the clock was set back, and the cache no longer has the announcements that ended meanwhile.
 		if err := m.Refresh(ctx); err != nil && current == nil {
 			return nil, err
@@ -131,10 +131,7 @@ func (m *Memory) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	names := make([]string, len(facts.Dots))
-	for i, dot := range facts.Dots {
-		names[i] = dot.Name
-	}
+	names := services.Map(facts.Dots, func(dot Dot) string { return dot.Name })
 	if m.installIfNewer(&facts, func() { m.setDocumentDots(names) }) {
 		for _, announcement := range facts.Announcements {
 			m.texts.RecordChange(announcement.ID, announcement.UpdatedAt)
@@ -174,33 +171,19 @@ func (m *Memory) installIfNewer(facts *Facts, before func()) bool {
 }
 
 // cachedStamp is the stamp of the last change that is cached; 0 before the first load.
-func (m *Memory) cachedStamp() uint64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.facts == nil {
-		return 0
-	}
-	return m.facts.LastChangeStamp
-}
+func (m *Memory) cachedStamp() uint64 { return m.cachedFacts().LastChangeStamp }
 
 // cachedVersion is the changelog's version at the last change that is cached; 0 before the first load.
-func (m *Memory) cachedVersion() uint64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.facts == nil {
-		return 0
-	}
-	return m.facts.LogVersion
-}
+func (m *Memory) cachedVersion() uint64 { return m.cachedFacts().LogVersion }
 
-// factsReadAt is when the cached facts were read.
-func (m *Memory) factsReadAt() time.Time {
+// cachedFacts returns the cached facts, which nobody may change; empty facts before the first load.
+func (m *Memory) cachedFacts() *Facts {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.facts == nil {
-		return time.Time{}
+		return &Facts{}
 	}
-	return m.facts.ReadAt
+	return m.facts
 }
 
 // stateAt makes the state of a moment. The facts must have been loaded.

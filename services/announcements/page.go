@@ -48,20 +48,13 @@ func (s *Service) Visible(ctx context.Context, user services.UserID, ids []servi
 		}
 	}
 	items, err := s.items(ctx, at, list)
-	visible := make(map[services.AnnouncementID]Item, len(items))
-	for _, item := range items {
-		visible[item.ID] = item
-	}
-	return visible, err
+	return services.KeyBy(items, func(item Item) services.AnnouncementID { return item.ID }), err
 }
 
 // items adds the texts to announcements of the list. Positions and ends come from the list, because the cache of texts may have
 // older ones. An announcement that is gone from SQL is left out.
 func (s *Service) items(ctx context.Context, at userView, list []Announcement) ([]Item, error) {
-	ids := make([]services.AnnouncementID, len(list))
-	for i, a := range list {
-		ids[i] = a.ID
-	}
+	ids := services.Map(list, func(a Announcement) services.AnnouncementID { return a.ID })
 	// One SELECT for the texts that this node does not have, whatever their number.
 	texts, err := s.Memory.readWithTexts(ctx, ids)
 	if err != nil {

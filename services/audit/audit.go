@@ -207,11 +207,7 @@ func (a *Audit) recheckSuspects(ctx context.Context) error {
 	if len(due) == 0 {
 		return nil
 	}
-	users := make([]services.UserID, len(due))
-	for i, s := range due {
-		users[i] = s.user
-	}
-	found, job, err := a.compare(ctx, users)
+	found, job, err := a.compare(ctx, services.Map(due, func(s suspect) services.UserID { return s.user }))
 	if err != nil {
 		return err
 	}

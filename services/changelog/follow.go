@@ -110,10 +110,7 @@ func (k *KindFollower) load(ctx context.Context) error {
 
 // Wake makes Run read the log now rather than at its next poll, because it has grown.
 func (f *Follower) Wake() {
-	select {
-	case f.wakeUp <- struct{}{}:
-	default: // a wake-up is pending already
-	}
+	services.Signal(f.wakeUp)
 }
 
 // Run follows the log until ctx ends: on each hint, and at its polls, which also run the poll tasks.

@@ -106,16 +106,13 @@ func LockLog(ctx context.Context, tx *sql.Tx, kind string) (newest uint64, err e
 // LogAfter lists the entries after a version, in their order, at most limit. Entries that TrimLog deleted are missing: see
 // LastSequence.
 func LogAfter(ctx context.Context, s sql.Reader, kind string, version uint64, limit int) ([]Entry, error) {
-	var entries []Entry
-	err := s.Each(ctx, logAfter, []any{kind, int64(version), limit}, func(scan func(...any) error) error {
-		entry := Entry{Kind: kind}
+	return sql.ReadRows(ctx, s, logAfter, []any{kind, int64(version), limit}, func(scan sql.Scan, entry *Entry) error {
+		*entry = Entry{Kind: kind}
 		var at int64
 		err := scan(&entry.Version, &at, &entry.Key, &entry.Payload)
 		entry.At = sql.FromMicros(at)
-		entries = append(entries, entry)
 		return err
 	})
-	return entries, err
 }
 
 // LastSequence returns the versions of the newest entry of a kind and of the oldest that is kept; 0, 0 if there never was one. A
@@ -127,15 +124,7 @@ func LastSequence(ctx context.Context, s *sql.DB, kind string) (newest, oldest u
 
 // LastSequences is the version of the newest entry of each kind. A kind that never had one is absent.
 func LastSequences(ctx context.Context, s *sql.DB) (map[string]uint64, error) {
-	sequences := map[string]uint64{}
-	err := s.Each(ctx, lastSequences, nil, func(scan func(...any) error) error {
-		var kind string
-		var newest uint64
-		err := scan(&kind, &newest)
-		sequences[kind] = newest
-		return err
-	})
-	return sequences, err
+	return sql.ReadMap[string, uint64](ctx, s, lastSequences)
 }
 
 // BlankEntries removes the key and the payload from the entries of a kind that have one of some keys. Nodes that follow the log

@@ -107,7 +107,7 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 		Name: "createConversation", Actor: creator,
 		Apply: func(ctx context.Context, tx *sql.Tx) (ids []string, err error) {
 			// A DIRECT conversation is not an addition to a group: only a block refuses it.
-			var refused refusedFinder = findBlocked
+			var refused refusedFinder = people.ListBlockedEitherWay
 			if kind != Direct {
 				refused = unaddableFinder(0)
 			}
@@ -144,11 +144,6 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 
 // refusedFinder finds the users, among the given others, that the user may not involve in an operation.
 type refusedFinder func(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error)
-
-// findBlocked finds the users who have a block with the user, in either direction.
-func findBlocked(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error) {
-	return people.ListBlockedEitherWay(ctx, tx, user, others)
-}
 
 // unaddableFinder returns the function that finds the users that the user may not add to a GROUP or ROOM; id is 0 for a
 // conversation that does not exist yet.

@@ -70,10 +70,7 @@ func (s *Service) removeExpired(ctx context.Context, states []services.Membershi
 	if len(old) == 0 {
 		return nil
 	}
-	aged := make([]services.Membership, len(old))
-	for i, index := range old {
-		aged[i] = states[index]
-	}
+	aged := services.Map(old, func(index int) services.Membership { return states[index] })
 	// The first waiting message is too old: find the newest message that is too old, and count from there, as if the user had read
 	// up to it.
 	numbers, err := s.newestNumbersBefore(ctx, aged, since)
@@ -112,10 +109,7 @@ func (s *Service) removeExpiredFromStates(ctx context.Context, states []MemberSt
 	if !s.expiry.Expires(services.SourceConversations) {
 		return nil
 	}
-	own := make([]services.Membership, len(states))
-	for i := range states {
-		own[i] = states[i].Membership
-	}
+	own := services.Map(states, func(item MemberState) services.Membership { return item.Membership })
 	err := s.removeExpired(ctx, own, today)
 	for i := range states {
 		states[i].Membership = own[i]
@@ -127,10 +121,9 @@ func (s *Service) removeExpiredFromStates(ctx context.Context, states []MemberSt
 // message may be the user's own or recalled, and the first one to expire may be a later one: a day that is too early costs one
 // check.
 func (s *Service) readOldestUnreadTimes(ctx context.Context, states []services.Membership, indexes []int) ([]time.Time, error) {
-	ids := make([]services.MessageID, len(indexes))
-	for i, index := range indexes {
-		ids[i] = services.NewMessageID(states[index].Conversation, states[index].ReadUpTo+1)
-	}
+	ids := services.Map(indexes, func(index int) services.MessageID {
+		return services.NewMessageID(states[index].Conversation, states[index].ReadUpTo+1)
+	})
 	times, err := sentTimes(ctx, s.Store, ids)
 	if err != nil {
 		return nil, err

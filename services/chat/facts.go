@@ -151,10 +151,7 @@ func scanConversation(scan func(...any) error, more ...any) (c Conversation, err
 // insertMembers adds users to a locked conversation and returns the users who were not members before. New members have read all
 // existing messages.
 func insertMembers(ctx context.Context, tx *sql.Tx, c Conversation, users []services.UserID) (added []services.UserID, err error) {
-	list := make(sql.RowsParameter, len(users))
-	for i, user := range users {
-		list[i] = []any{user}
-	}
+	list := sql.ColumnParameter(users)
 	if c.NewestNumber > 0 { // new members have read everything
 		if err := checkEventOrder(tx, c, c.LastActiveAt); err != nil {
 			return nil, err
@@ -202,10 +199,7 @@ func lockState(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	}
 	// After a wait for the lock, the first statement has the new row but an old last sequence. The second statement reads the present
 	// values of both.
-	err = tx.Each(ctx, lockedMembership, []any{id, user}, func(scan func(...any) error) error {
-		m, err = scanMembership(scan)
-		return err
-	})
+	err = tx.Each(ctx, lockedMembership, []any{id, user}, func(scan sql.Scan) error { return scanMembership(scan, &m) })
 	if err == nil && m.HasLeft {
 		err = hasLeftError(ctx, tx, id)
 	}
@@ -226,8 +220,7 @@ func hasLeftError(ctx context.Context, tx *sql.Tx, id services.ConversationID) e
 }
 
 // scanMembership reads the columns of membershipColumns.
-func scanMembership(scan func(...any) error) (m services.Membership, err error) {
-	err = scan(&m.Conversation, &m.User, &m.NewestMessageNumber, &m.ReadUpTo, &m.UnreadAdjustment, &m.Version, &m.Mentions, &m.MarkUnreadGeneration, &m.HasLeft, &m.Muted, &m.IsOpen,
+func scanMembership(scan sql.Scan, m *services.Membership) error {
+	return scan(&m.Conversation, &m.User, &m.NewestMessageNumber, &m.ReadUpTo, &m.UnreadAdjustment, &m.Version, &m.Mentions, &m.MarkUnreadGeneration, &m.HasLeft, &m.Muted, &m.IsOpen,
 		&m.MarkedUnread, &m.CountedOnRead, &m.CountedOnReadVersion)
-	return m, err
 }

@@ -138,10 +138,11 @@ func membershipsOfEach(ctx context.Context, db *sql.DB, pages []userMembershipsP
 			return err
 		}
 		for text := range strings.SplitSeq(joined.String, ";") {
-			state, err := scanMembership(func(into ...any) error {
+			var state services.Membership
+			err := scanMembership(func(into ...any) error {
 				_, err := fmt.Sscan(text, into...)
 				return err
-			})
+			}, &state)
 			if err != nil {
 				return err
 			}
@@ -154,26 +155,18 @@ func membershipsOfEach(ctx context.Context, db *sql.DB, pages []userMembershipsP
 }
 
 // readMemberships runs a statement that selects membershipColumns.
-func readMemberships(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []services.Membership, err error) {
-	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
-		m, err := scanMembership(scan)
-		list = append(list, m)
-		return err
-	})
-	return list, err
+func readMemberships(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) ([]services.Membership, error) {
+	return sql.ReadRows(ctx, db, st, args, scanMembership)
 }
 
 // SequencesOf reads the last sequences of conversations. An unknown conversation is absent.
-func SequencesOf(ctx context.Context, db *sql.DB, ids []services.ConversationID) (sequences []LastSequence, err error) {
-	err = db.Each(ctx, lastSequencesOf, []any{sql.Numbers(ids)}, func(scan func(...any) error) error {
-		var last LastSequence
+func SequencesOf(ctx context.Context, db *sql.DB, ids []services.ConversationID) ([]LastSequence, error) {
+	return sql.ReadRows(ctx, db, lastSequencesOf, []any{sql.Numbers(ids)}, func(scan sql.Scan, last *LastSequence) error {
 		var at int64
 		err := scan(&last.Conversation, &last.NewestNumber, &at, &last.Way, &last.Revision)
 		last.SentAt = sql.FromMicros(at)
-		sequences = append(sequences, last)
 		return err
 	})
-	return sequences, err
 }
 
 // statesOf lists at most limit conversations of a member, the last active first. It begins after a position: the time and the ID
@@ -188,16 +181,13 @@ func statesByID(ctx context.Context, db *sql.DB, user services.UserID, ids []ser
 }
 
 // readStates runs a statement that selects a conversation and one member's row of it, together.
-func readStates(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []MemberState, err error) {
-	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
-		var state MemberState
+func readStates(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) ([]MemberState, error) {
+	return sql.ReadRows(ctx, db, st, args, func(scan sql.Scan, state *MemberState) (err error) {
 		m := &state.Membership
 		state.Conversation, err = scanConversation(scan, &m.Conversation, &m.User, &m.NewestMessageNumber, &m.ReadUpTo, &m.UnreadAdjustment, &m.Version, &m.Mentions,
 			&m.MarkUnreadGeneration, &m.HasLeft, &m.Muted, &m.IsOpen, &m.MarkedUnread, &m.CountedOnRead, &m.CountedOnReadVersion)
-		list = append(list, state)
 		return err
 	})
-	return list, err
 }
 
 // readMembers lists pages of members, all by one query.
@@ -234,11 +224,7 @@ func readMembers(ctx context.Context, db *sql.DB, pages []MembersPage) (map[Memb
 // messagesByID reads messages by ID. An unknown message is absent.
 func messagesByID(ctx context.Context, db *sql.DB, ids []services.MessageID) (map[services.MessageID]Message, error) {
 	list, err := readMessages(ctx, db, messagesInRanges, messageRows(ids))
-	found := make(map[services.MessageID]Message, len(list))
-	for _, message := range list {
-		found[message.ID] = message
-	}
-	return found, err
+	return services.KeyBy(list, func(message Message) services.MessageID { return message.ID }), err
 }
 
 // mentionedIn reads the users that messages mention, if they are or were members.
@@ -273,15 +259,12 @@ func messageRows(ids []services.MessageID) (ranges sql.RowsParameter) {
 }
 
 // readMessages runs a statement that selects messages. A recalled message comes without its text, which SQL has deleted.
-func readMessages(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []Message, err error) {
-	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
-		var message Message
+func readMessages(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) ([]Message, error) {
+	return sql.ReadRows(ctx, db, st, args, func(scan sql.Scan, message *Message) error {
 		var conversation services.ConversationID
 		var number, sent, recalled int64
 		err := scan(&conversation, &number, &message.Author, &message.Body, &sent, &recalled)
 		message.ID, message.SentAt, message.Recalled = services.NewMessageID(conversation, number), sql.FromMicros(sent), recalled > 0
-		list = append(list, message)
 		return err
 	})
-	return list, err
 }

@@ -133,11 +133,7 @@ func storeMentions(ctx context.Context, tx *sql.Tx, message Message, users []ser
 	if err != nil {
 		return nil, err
 	}
-	list := make([][]any, len(reached))
-	for i, user := range reached {
-		list[i] = []any{int64(conversation), user, number}
-	}
-	_, err = tx.Insert(ctx, insertMentions, list)
+	_, err = tx.Insert(ctx, insertMentions, services.Map(reached, func(user services.UserID) []any { return []any{int64(conversation), user, number} }))
 	return reached, err
 }
 
@@ -201,13 +197,9 @@ func withdrawMessages(ctx context.Context, tx *sql.Tx, c Conversation, numbers [
 			return err
 		}
 	}
-	list := make(sql.RowsParameter, len(numbers))
-	for i, number := range numbers {
-		list[i] = []any{number}
-	}
 	// lowerUnreadCounts skips members who have read all of the messages: for them nothing was counted.
 	newest := slices.Max(numbers)
-	if _, err = tx.Run(ctx, lowerUnreadCounts, c.ID, list, newest, author); err == nil && newest == c.NewestNumber {
+	if _, err = tx.Run(ctx, lowerUnreadCounts, c.ID, sql.ColumnParameter(numbers), newest, author); err == nil && newest == c.NewestNumber {
 		_, err = tx.Run(ctx, raiseOtherMemberVersions, c.ID, newest, author)
 	}
 	return err

@@ -231,11 +231,7 @@ func (s *Service) projectStatesOn(ctx context.Context, states []services.Members
 	}
 	// Sums that would have fallen below zero are a bug somewhere: they are logged, and a metric counts them.
 	s.Projector.NoteNegativeCounts(clamped)
-	users := make([]services.UserID, len(states))
-	for i, state := range states {
-		users[i] = state.User
-	}
-	return results, s.Projector.HintAndMark(ctx, users, results)
+	return results, s.Projector.HintAndMark(ctx, services.Map(states, func(state services.Membership) services.UserID { return state.User }), results)
 }
 
 // applySettings changes states to what documents count on the given day. It applies the expiry and the setting for muted mentions,

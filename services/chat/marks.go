@@ -149,10 +149,7 @@ func (s *Service) EndDeviceLeases(ctx context.Context, user services.UserID, dev
 		return err
 	}
 	// The commands are committed in one transaction, as commands that come at once are.
-	cmds := make([]*jobs.Command, len(ids))
-	for i, id := range ids {
-		cmds[i] = s.Leave(user, id, device)
-	}
+	cmds := services.Map(ids, func(id services.ConversationID) *jobs.Command { return s.Leave(user, id, device) })
 	// A lease that could not be ended here ends by itself, by its job.
 	for i, err := range s.Jobs.Commit(ctx, cmds...) {
 		if err != nil {

@@ -235,10 +235,7 @@ func (l *SequenceCache) advance(moved LastSequence) {
 // wakeWatchers leaves a token for each watcher of a conversation. The caller holds mu.
 func (l *SequenceCache) wakeWatchers(id services.ConversationID) {
 	for _, watcher := range l.watchers[id] {
-		select {
-		case watcher <- struct{}{}:
-		default: // it has a token already
-		}
+		services.Signal(watcher)
 	}
 }
 

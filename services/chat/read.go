@@ -38,21 +38,12 @@ func (s *Service) ByID(ctx context.Context, user services.UserID, ids []services
 	if err == nil {
 		err = s.removeExpiredFromStates(ctx, list, services.DayOf(s.Clock.Now()))
 	}
-	found := make(map[services.ConversationID]MemberState, len(list))
-	for _, state := range list {
-		found[state.ID] = state
-	}
-	return found, err
+	return services.KeyBy(list, func(state MemberState) services.ConversationID { return state.ID }), err
 }
 
 // Rooms returns the conversations, among the given ones, that are ROOMs. Every user can join a ROOM.
 func (s *Service) Rooms(ctx context.Context, ids []services.ConversationID) (map[services.ConversationID]bool, error) {
-	list, err := sql.ReadColumn[services.ConversationID](ctx, s.Store, roomsAmong, sql.Numbers(ids), string(Room))
-	rooms := make(map[services.ConversationID]bool, len(list))
-	for _, id := range list {
-		rooms[id] = true
-	}
-	return rooms, err
+	return sql.ReadSet[services.ConversationID](ctx, s.Store, roomsAmong, sql.Numbers(ids), string(Room))
 }
 
 // ReadConversation reads a conversation for a user. NOT_FOUND if the user is not a member, with the same text as for an unknown ID.

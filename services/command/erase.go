@@ -33,18 +33,24 @@ type eraseArgs struct {
 // waits for the answer.
 const erasePoll = 200 * time.Millisecond
 
+// openExisting opens a database. The error is NOT_FOUND for a file of SQLite that does not exist: opening it would create an empty
+// database. PostgreSQL says by itself that a database is missing.
+func openExisting(ctx context.Context, url string) (db *sql.DB, ofSQLite bool, err error) {
+	file, ofSQLite := strings.CutPrefix(url, "sqlite:")
+	if ofSQLite {
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			return nil, true, services.Errorf(services.NotFound, "the database %s does not exist: see --data and --database", services.Quote(file))
+		}
+	}
+	db, err = sql.Open(ctx, sql.Config{URL: url, Clock: services.SystemClock{}})
+	return db, ofSQLite, err
+}
+
 // runErase does "tidings erase": it begins the erasure, and waits for the servers that run it. If the erasure fails, the error says
 // why. Erasures are idempotent: the same command again waits for the erasure that runs. Once Begin has committed, the user's key
 // is refused, and the servers finish the erasure without this command.
 func runErase(ctx context.Context, command Command, out io.Writer) (err error) {
-	file, ofSQLite := strings.CutPrefix(command.Config.DatabaseURL(), "sqlite:")
-	if ofSQLite {
-		// Opening a missing database would create an empty one.
-		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-			return services.Errorf(services.NotFound, "the database %s does not exist: see --data and --database", services.Quote(file))
-		}
-	}
-	db, err := sql.Open(ctx, sql.Config{URL: command.Config.DatabaseURL(), Clock: services.SystemClock{}})
+	db, ofSQLite, err := openExisting(ctx, command.Config.DatabaseURL())
 	if err != nil {
 		return err
 	}

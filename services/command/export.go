@@ -6,29 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"tidings/services"
 	"tidings/services/export"
 	"tidings/services/node"
 	"tidings/services/people"
-	"tidings/services/sql"
 )
 
 // runExport does "tidings export": the lines go to out or into a file. The error is the reason of a failure. It needs neither
 // Redis nor a node, because SQL has everything. It only reads, one kind of lines after the other, so on PostgreSQL an export of hours
 // holds up no node.
 func runExport(ctx context.Context, command Command, out io.Writer) (err error) {
-	if file, ofSQLite := strings.CutPrefix(command.Config.DatabaseURL(), "sqlite:"); ofSQLite {
-		// Opening a missing database would create an empty one.
-		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-			return services.Errorf(services.NotFound, "the database %s does not exist: see --data and --database", services.Quote(file))
-		}
-	}
-	db, err := sql.Open(ctx, sql.Config{URL: command.Config.DatabaseURL(), Clock: services.SystemClock{}})
+	db, _, err := openExisting(ctx, command.Config.DatabaseURL())
 	if err != nil {
 		return err
 	}

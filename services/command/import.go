@@ -97,10 +97,7 @@ func importSummary() string {
 		}
 		objects[kind.FileFormat] = append(objects[kind.FileFormat], kind.Objects)
 	}
-	parts := make([]string, len(formats))
-	for i, format := range formats {
-		parts[i] = joinWords(objects[format], "or") + " from a " + format + " file"
-	}
+	parts := services.Map(formats, func(format string) string { return joinWords(objects[format], "or") + " from a " + format + " file" })
 	return "Import " + strings.Join(parts, ", or ") + "."
 }
 

@@ -58,11 +58,7 @@ func tagVariables() kong.Vars {
 
 // joinSources returns the names of sources, with commas between.
 func joinSources(sources []services.Source) string {
-	names := make([]string, len(sources))
-	for i, source := range sources {
-		names[i] = string(source)
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(services.Map(sources, func(source services.Source) string { return string(source) }), ", ")
 }
 
 // commandTakesFlag reports whether a command has the flag. A flag for "import" is also one of "import follows", but a flag for "import

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -16,7 +14,6 @@ import (
 	"tidings/services"
 	"tidings/services/acts"
 	"tidings/services/node"
-	"tidings/services/sql"
 	"tidings/services/stream"
 	"tidings/services/webhooks"
 )
@@ -77,13 +74,7 @@ const (
 // changed in the database. It needs no node and no Redis: endpoints, letters and their state are rows.
 func runWebhooks(ctx context.Context, command Command, out io.Writer) (err error) {
 	cfg := command.Config
-	// PostgreSQL says by itself that a database is missing.
-	if file, ofSQLite := strings.CutPrefix(cfg.DatabaseURL(), "sqlite:"); ofSQLite {
-		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) { // opening a missing file would create an empty database
-			return services.Errorf(services.NotFound, "the database %s does not exist: see --data and --database", services.Quote(file))
-		}
-	}
-	db, err := sql.Open(ctx, sql.Config{URL: cfg.DatabaseURL(), Clock: services.SystemClock{}})
+	db, _, err := openExisting(ctx, cfg.DatabaseURL())
 	if err != nil {
 		return err
 	}

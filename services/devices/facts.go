@@ -101,22 +101,6 @@ var (
 // deviceRowColumns are the columns that readRows scans, in its order.
 const deviceRowColumns = "hash, user_number, endpoint, service, p256dh, auth, vapid, silent, registered_at, has, heard, want, attempts, first_at"
 
-// timeFromMicros reads a time of the table; 0 is the zero time.
-func timeFromMicros(us int64) time.Time {
-	if us == 0 {
-		return time.Time{}
-	}
-	return sql.FromMicros(us)
-}
-
-// micros is the time for a column; the zero time is 0.
-func micros(at time.Time) int64 {
-	if at.IsZero() {
-		return 0
-	}
-	return at.UnixMicro()
-}
-
 // anyDevices reports whether there is a device.
 func (s *Service) anyDevices(ctx context.Context) (bool, error) {
 	var one int
@@ -139,9 +123,9 @@ func (s *Service) devicesOf(ctx context.Context, r sql.Reader, user services.Use
 		if err := scan(&hash, &d.Name, &d.Endpoint, &d.Silent, &registered, &delivered, &first, &attempts, &d.Error); err != nil {
 			return err
 		}
-		d.ID, d.RegisteredAt, d.DeliveredAt = idOf(user, hash), timeFromMicros(registered), timeFromMicros(delivered)
+		d.ID, d.RegisteredAt, d.DeliveredAt = idOf(user, hash), sql.FromMicrosOrZero(registered), sql.FromMicrosOrZero(delivered)
 		if attempts > 0 {
-			d.FailingSince = timeFromMicros(first)
+			d.FailingSince = sql.FromMicrosOrZero(first)
 		}
 		list, hashes = append(list, d), append(hashes, hash)
 		return nil
@@ -150,16 +134,13 @@ func (s *Service) devicesOf(ctx context.Context, r sql.Reader, user services.Use
 }
 
 // readRows lists devices to send to, by a statement with deviceRowColumns.
-func readRows(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []deviceRow, err error) {
-	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
-		var r deviceRow
+func readRows(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) ([]deviceRow, error) {
+	return sql.ReadRows(ctx, db, st, args, func(scan sql.Scan, r *deviceRow) error {
 		var first int64
 		err := scan(&r.hash, &r.user, &r.endpoint, &r.pushServiceHost, &r.p256dh, &r.auth, &r.vapidPublicKey, &r.silent, &r.registeredAt, &r.deliveredVersion, &r.alertedUpTo, &r.wantedVersion, &r.consecutiveFailures, &first)
-		r.undeliveredSince = timeFromMicros(first)
-		list = append(list, r)
+		r.undeliveredSince = sql.FromMicrosOrZero(first)
 		return err
 	})
-	return list, err
 }
 
 // Counts are the numbers of all devices, on all nodes, for metrics and the console. DeliveredMessages, FailedRequests and

@@ -56,10 +56,7 @@ func (s *Service) Register(ctx context.Context, user services.UserID, d NewDevic
 	}
 	// This is the first device of the installation, as far as this node knows: wake Run, so that the stream is on at once.
 	if !s.hasDevices.Swap(true) {
-		select {
-		case s.firstDeviceRegistered <- struct{}{}:
-		default:
-		}
+		services.Signal(s.firstDeviceRegistered)
 	}
 	return done, nil
 }

@@ -106,10 +106,7 @@ func (c *deviceSender) followChanges(ctx context.Context) (followed int, err err
 		return 0, err
 	}
 	// Most users have no device. The statement finds that by its index, without a list of devices in memory.
-	wanted := make(sql.RowsParameter, len(changes))
-	for i, change := range changes {
-		wanted[i] = []any{change.User, int64(change.Seq)}
-	}
+	wanted := sql.RowsParameter(services.Map(changes, func(change stream.Change) []any { return []any{change.User, int64(change.Seq)} }))
 	err = c.devices.db.Write(ctx, func(tx *sql.Tx) error {
 		n, err := tx.Run(ctx, moveStreamPosition, c.lease.Token(), int64(changes[len(changes)-1].Seq))
 		if err == nil && n == 0 {
@@ -328,8 +325,8 @@ func (c *deviceSender) recordOutcomes(ctx context.Context) error {
 		case !o.deliveredAt.IsZero():
 			delivered++
 		}
-		changed = append(changed, []any{o.hash, o.registeredAt, int64(o.wantedVersion), int64(o.deliveredVersion), int64(o.alertedUpTo), int64(o.consecutiveFailures), micros(o.undeliveredSince),
-			micros(o.dueAt), micros(o.deadAt), micros(o.deliveredAt), o.err})
+		changed = append(changed, []any{o.hash, o.registeredAt, int64(o.wantedVersion), int64(o.deliveredVersion), int64(o.alertedUpTo), int64(o.consecutiveFailures), sql.MicrosOrZero(o.undeliveredSince),
+			sql.MicrosOrZero(o.dueAt), sql.MicrosOrZero(o.deadAt), sql.MicrosOrZero(o.deliveredAt), o.err})
 	}
 	err := c.devices.db.Write(ctx, func(tx *sql.Tx) error {
 		// The row of the counters has the token of the lease. A node without the lease finds no such row, and records nothing.

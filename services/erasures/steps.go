@@ -133,13 +133,10 @@ func (s *Service) runNextStep(ctx context.Context, user services.UserID) (at era
 
 // freeKeys removes users' keys from their erasures and from what requests have written, so that other users can have the keys.
 func (s *Service) freeKeys(ctx context.Context, tx *sql.Tx, erasures []string) error {
-	var freed []erasureProgress
-	err := tx.Each(ctx, keysToFree, []any{erasures}, func(scan func(...any) error) error {
-		var one erasureProgress
+	freed, err := sql.ReadRows(ctx, tx, keysToFree, []any{erasures}, func(scan sql.Scan, one *erasureProgress) error {
 		var began int64
 		err := scan(&one.key, &began)
 		one.began = sql.FromMicros(began)
-		freed = append(freed, one)
 		return err
 	})
 	if err != nil {

@@ -39,7 +39,7 @@ func (f *Fanout) authorKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobUpdateMode, Class: jobs.ShortClass, Each: jobs.UserWork(f.updateMode), ChangedCounts: jobs.NoCounts()},
 		{Name: jobUpdateAllModes, Class: jobs.BulkClass, Each: f.queueModeJobs, ChangedCounts: jobs.NoCounts()},
-		{Name: jobNameAuthorInDocuments, Class: jobs.BulkClass, Each: f.runNameAuthorChunk, ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed)},
+		{Name: jobNameAuthorInDocuments, Class: jobs.BulkClass, Each: jobs.PayloadWork(f.runNameAuthorChunk), ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed)},
 	}
 }
 
@@ -225,9 +225,8 @@ func queueAuthorNaming(ctx context.Context, tx *sql.Tx, author services.UserID, 
 
 // runNameAuthorChunk runs a job that names an author among the pulled authors in the documents of one chunk of followers. A user who
 // follows or returns meanwhile needs no job: every document that is written after the commit of storeModeAfterCount names the author.
-func (f *Fanout) runNameAuthorChunk(ctx context.Context, job jobs.Job) error {
-	chunk, err := f.nameAuthorInChunk(ctx, rdb.PulledAuthorsField, job)
-	if err != nil {
+func (f *Fanout) runNameAuthorChunk(ctx context.Context, job jobs.Job, chunk FollowerChunk) error {
+	if err := f.NameAuthorInDocuments(ctx, rdb.PulledAuthorsField, chunk); err != nil {
 		return err
 	}
 	return f.jobs.FinishWith(ctx, job, func(tx *sql.Tx) error {
@@ -238,14 +237,6 @@ func (f *Fanout) runNameAuthorChunk(ctx context.Context, job jobs.Job) error {
 		}
 		return jobs.Enqueue(ctx, tx, jobs.UserJob(jobUpdateMode, chunk.Author))
 	})
-}
-
-// nameAuthorInChunk names the author of the chunk that is a job's payload in the followers' documents, and returns the chunk.
-func (f *Fanout) nameAuthorInChunk(ctx context.Context, field rdb.AuthorsField, job jobs.Job) (chunk FollowerChunk, err error) {
-	if err := jobs.ReadPayload(job, &chunk); err != nil {
-		return chunk, err
-	}
-	return chunk, f.NameAuthorInDocuments(ctx, field, chunk)
 }
 
 // NameAuthorInDocuments adds the author of a chunk to a list of authors (field: the pulled authors or the hosts) in documents: those of
@@ -307,10 +298,7 @@ func (f *Fanout) queueModeJobs(ctx context.Context, _ jobs.Job) error {
 			if err != nil {
 				return err
 			}
-			queued := make([]jobs.NewJob, len(authors))
-			for i, author := range authors {
-				queued[i] = jobs.UserJob(jobUpdateMode, author)
-			}
+			queued := services.Map(authors, func(author services.UserID) jobs.NewJob { return jobs.UserJob(jobUpdateMode, author) })
 			if len(queued) > 0 {
 				if err := f.store.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, queued...) }); err != nil {
 					return err

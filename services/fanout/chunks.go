@@ -111,11 +111,7 @@ func (f *Fanout) splitIntoChunkJobs(ctx context.Context, job jobs.Job, kind stri
 
 // runPostChunk serves one of the chunks that a job was split into. The last chunk ends the fan-out on all nodes. A chunk whose job is
 // dead counts as not done: the fan-out stays in flight, and pages merge the post in.
-func (f *Fanout) runPostChunk(ctx context.Context, job jobs.Job) error {
-	var chunk postChunk
-	if err := jobs.ReadPayload(job, &chunk); err != nil {
-		return err
-	}
+func (f *Fanout) runPostChunk(ctx context.Context, job jobs.Job, chunk postChunk) error {
 	if job.Kind == jobDropChunk {
 		return f.pushOrDropChunk(ctx, jobDropChunk, chunk)
 	}
@@ -180,11 +176,9 @@ func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([
 		return nil, err
 	}
 	parts, err := f.FollowerChunks(ctx, post.Author, since)
-	chunks := make([]postChunk, len(parts))
-	for i, part := range parts {
-		chunks[i] = postChunk{Post: post.ID, Author: post.Author, After: part.After, To: part.To}
-	}
-	return chunks, err
+	return services.Map(parts, func(part FollowerChunk) postChunk {
+		return postChunk{Post: post.ID, Author: post.Author, After: part.After, To: part.To}
+	}), err
 }
 
 // lastSeenCutoff returns the cutoff time of a fan-out: followers last seen before it are not served. A deletion goes to everyone
@@ -342,9 +336,5 @@ func (f *Fanout) pushToInboxes(ctx context.Context, stamp redis.ClockStamp, post
 
 // FollowerIDs returns the followers of a list of follows.
 func FollowerIDs(edges []services.FollowEdge) []services.UserID {
-	ids := make([]services.UserID, len(edges))
-	for i, edge := range edges {
-		ids[i] = edge.Follower
-	}
-	return ids
+	return services.Map(edges, func(edge services.FollowEdge) services.UserID { return edge.Follower })
 }

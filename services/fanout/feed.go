@@ -32,9 +32,9 @@ func (f *Fanout) feedKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobFanOut, Class: jobs.ShortClass, Each: jobs.ObjectWork(f.fanOut), ChangedCounts: everyFeed},
 		{Name: jobRemovePost, Class: jobs.ShortClass, Each: jobs.ObjectWork(f.fanOut), ChangedCounts: everyFeed},
-		{Name: jobPushChunk, Class: jobs.BulkClass, Each: f.runPostChunk, ChangedCounts: everyFeed},
-		{Name: jobPushOnlineChunk, Class: jobs.UrgentClass, Each: f.runOnlineChunk, ChangedCounts: everyFeed},
-		{Name: jobDropChunk, Class: jobs.BulkClass, Each: f.runPostChunk, ChangedCounts: everyFeed},
+		{Name: jobPushChunk, Class: jobs.BulkClass, Each: jobs.PayloadWork(f.runPostChunk), ChangedCounts: everyFeed},
+		{Name: jobPushOnlineChunk, Class: jobs.UrgentClass, Each: jobs.PayloadWork(f.runOnlineChunk), ChangedCounts: everyFeed},
+		{Name: jobDropChunk, Class: jobs.BulkClass, Each: jobs.PayloadWork(f.runPostChunk), ChangedCounts: everyFeed},
 		{Name: jobFollow, Class: jobs.ShortClass, Each: jobs.PairWork(f.ReconcileFollow), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceHomeFeed, services.SourceLiveBoard)},
 		{Name: jobProjectSeen, Class: jobs.ShortClass, Each: jobs.UserWork(f.ProjectSeen), ChangedCounts: ownFeed},
 	}

@@ -17,10 +17,7 @@ func (f *Fanout) AddInFlightPosts(ctx context.Context, reader services.UserID, i
 	if len(inFlight) == 0 {
 		return false, nil
 	}
-	authors := make([]services.UserID, len(inFlight))
-	for i, post := range inFlight {
-		authors[i] = post.Author
-	}
+	authors := services.Map(inFlight, func(post posts.InFlightFanout) services.UserID { return post.Author })
 	// One query leaves out most posts, because the reader follows few of the authors.
 	edges, err := people.EdgesFrom(ctx, f.store, reader, authors)
 	if err != nil {

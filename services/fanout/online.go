@@ -49,11 +49,7 @@ func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []
 
 // runOnlineChunk serves a chunk of the online followers. The last such chunk queues the chunks of all followers. A chunk that keeps
 // failing holds up the chunks of all followers only until its last try: those chunks also serve the users that it missed.
-func (f *Fanout) runOnlineChunk(ctx context.Context, job jobs.Job) error {
-	var chunk postChunk
-	if err := jobs.ReadPayload(job, &chunk); err != nil {
-		return err
-	}
+func (f *Fanout) runOnlineChunk(ctx context.Context, job jobs.Job, chunk postChunk) error {
 	if err := f.pushOrDropChunk(ctx, jobPushChunk, chunk); err != nil {
 		// An engine that does not answer would not answer the other chunks either. On its last try the job ends as if
 		// it had served.

@@ -73,10 +73,9 @@ func (f *Fanout) mergeAuthorItems(ctx context.Context, stamp redis.ClockStamp, e
 	if err != nil {
 		return false, err
 	}
-	entries := make([]services.FeedEntry, len(found))
-	for i, post := range found {
-		entries[i] = services.FeedEntry{Post: post, Author: edge.Followee, CountsAsNew: post > edge.PostsCountAfter}
-	}
+	entries := services.Map(found, func(post services.PostID) services.FeedEntry {
+		return services.FeedEntry{Post: post, Author: edge.Followee, CountsAsNew: post > edge.PostsCountAfter}
+	})
 	// RefuseEarlierReads makes the inbox refuse later merges of what was read before: a push that read the former follow would count its
 	// posts differently.
 	result, err := f.redis.MergeIntoInbox(ctx, rdb.InboxMerge{

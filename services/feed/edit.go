@@ -106,11 +106,7 @@ func mentionsAfterEdit(were []posts.Mention, mentioned []services.UserID, at ser
 
 // usersOf returns the mentioned users.
 func usersOf(mentions []posts.Mention) []services.UserID {
-	users := make([]services.UserID, len(mentions))
-	for i, mention := range mentions {
-		users[i] = mention.User
-	}
-	return users
+	return services.Map(mentions, func(mention posts.Mention) services.UserID { return mention.User })
 }
 
 // notificationJobsAfterEdit makes the jobs that bring the notifications of an edited post in line with the post: a job for each user that

@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"strings"
@@ -65,13 +64,11 @@ type postRow struct {
 
 // postImport is one import of posts under way.
 type postImport struct {
-	*importer.Run
+	importer.PlannedBatch[postRow, plannedPost]
 	ids          interface{ Next() services.SortableID } // gives the present time, as IDs
 	kindsInFeeds []services.PostKind                     // the kinds of posts that enter home feeds
 	keys         *people.KeyTable                        // the keys of the authors
-
-	batch        []postRow // since the last commit
-	bytesOfLines int       // of the batch's lines
+	users        map[string]services.UserID              // the authors of the batch, by key
 }
 
 // ImportFile imports the posts of a file of JSON Lines. A post has the time that the file gives it, to the millisecond; of two posts
@@ -85,36 +82,19 @@ func ImportFile(ctx context.Context, db importer.Store, ids interface{ Next() se
 	if err != nil {
 		return importer.Report{}, err
 	}
-	return run.ImportLines(ctx, &postImport{Run: run, ids: ids, kindsInFeeds: kinds, keys: people.NewKeyTable(opts.KeyPrefix)})
+	im := &postImport{ids: ids, kindsInFeeds: kinds, keys: people.NewKeyTable(opts.KeyPrefix)}
+	im.Run = run
+	return run.ImportLines(ctx, im)
 }
-
-// BatchFull reports whether the batch must be written.
-func (im *postImport) BatchFull() bool { return im.Full(len(im.batch), im.bytesOfLines) }
 
 // AddLine parses one line: a good one enters the batch, a bad one is put aside. It looks nothing up: plan does that for the whole
 // batch.
-func (im *postImport) AddLine(_ context.Context, line []byte) error {
-	if importer.IsBlank(line) {
-		return nil
-	}
-	row, err := im.row(line)
-	if err != nil {
-		return im.RefuseLine(line, err)
-	}
-	// The source reuses its buffer for the next line.
-	row.lineNumber, row.line = im.LineNumber(), bytes.Clone(line)
-	im.batch = append(im.batch, row)
-	im.bytesOfLines += len(line)
-	im.FoundGoodLine()
-	return nil
-}
+func (im *postImport) AddLine(_ context.Context, line []byte) error { return im.AddRow(line, im.row) }
 
 // row parses a line, without looking anything up.
 func (im *postImport) row(line []byte) (row postRow, err error) {
-	if len(line) > importForm.MaxBytesPerLine {
-		return row, services.Errorf(services.Invalid, "longer than %d bytes", importForm.MaxBytesPerLine)
-	}
-	if err := importer.ReadObject(line, &row, "key, author, at, body and parent"); err != nil {
+	row.lineNumber, row.line = im.LineNumber(), line
+	if err := importForm.ReadObject(line, &row, "key, author, at, body and parent"); err != nil {
 		return row, err
 	}
 	// A key that looks like an ID could not be named as a parent, because the name would be taken for the ID.
@@ -162,57 +142,37 @@ func isPostID(name string) bool { return strings.HasPrefix(name, services.PostTy
 
 // Commit plans and writes the batch and the position in the file, 0 at the end of the file.
 func (im *postImport) Commit(ctx context.Context, line int64) error {
-	write := func(ctx context.Context, planned []plannedPost) error { return im.write(ctx, planned, line) }
-	if err := importer.CommitPlan(ctx, im.Run, im.plan, write, func() int { return len(im.batch) }); err != nil {
-		return err
-	}
-	im.batch, im.bytesOfLines = im.batch[:0], 0
-	return nil
-}
-
-// write inserts the planned posts, with their authors and the position in the file, or nothing.
-func (im *postImport) write(ctx context.Context, planned []plannedPost, line int64) error {
-	if err := im.FlushBadLines(); err != nil {
-		return err
-	}
-	authors := make([]int32, len(planned))
-	for i, plan := range planned {
-		authors[i] = int32(plan.Author)
-	}
-	var users map[string]services.UserID
-	numbered := make([]services.Post, len(planned))
-	err := im.DB.Write(ctx, func(tx *sql.Tx) (err error) {
-		if users, err = im.keys.EnsureUsers(ctx, tx, authors); err != nil {
-			return err
-		}
-		named := make([]refs.ObjectWithRef, 0, len(planned))
-		for i, plan := range planned {
-			post := plan.Post
-			// Until here the author is an index in the table of keys, because planning creates no users.
-			post.Author = im.keys.ID(int32(post.Author), users)
-			numbered[i] = post
-			if plan.ref.Text != "" {
-				named = append(named, refs.NewObject(plan.ref, uint64(post.ID), post.Author))
-			}
-		}
-		// Insert in the order of the table's key, so that the index grows at one position.
-		slices.SortFunc(numbered, func(a, b services.Post) int { return int(int64(a.ID) - int64(b.ID)) })
-		inserted, err := posts.Import(ctx, tx, numbered)
-		if err != nil {
-			return err
-		}
-		// An ID of the plan was taken by a server or another import, and the row with it was left out.
-		if inserted < len(planned) {
-			return importer.ErrTaken
-		}
-		if err := refs.ImportAll(ctx, tx, named); err != nil {
-			return err
-		}
-		// Store it also at the end, when line is 0: a repeated import would otherwise insert posts without a key again.
-		return im.SavePosition(ctx, tx, max(line, im.Report.LastLine))
-	})
+	err := im.CommitPlan(ctx, line, im.plan, im.write)
 	if err == nil {
-		im.keys.RememberIDs(users)
+		im.keys.RememberIDs(im.users)
 	}
 	return err
+}
+
+// write inserts the planned posts, with their authors.
+func (im *postImport) write(ctx context.Context, tx *sql.Tx, planned []plannedPost) (err error) {
+	if im.users, err = im.keys.EnsureUsers(ctx, tx, services.Map(planned, func(plan plannedPost) int32 { return int32(plan.Author) })); err != nil {
+		return err
+	}
+	numbered, named := make([]services.Post, len(planned)), make([]refs.ObjectWithRef, 0, len(planned))
+	for i, plan := range planned {
+		post := plan.Post
+		// Until here the author is an index in the table of keys, because planning creates no users.
+		post.Author = im.keys.ID(int32(post.Author), im.users)
+		numbered[i] = post
+		if plan.ref.Text != "" {
+			named = append(named, refs.NewObject(plan.ref, uint64(post.ID), post.Author))
+		}
+	}
+	// Insert in the order of the table's key, so that the index grows at one position.
+	slices.SortFunc(numbered, func(a, b services.Post) int { return int(int64(a.ID) - int64(b.ID)) })
+	inserted, err := posts.Import(ctx, tx, numbered)
+	if err != nil {
+		return err
+	}
+	// An ID of the plan was taken by a server or another import, and the row with it was left out.
+	if inserted < len(planned) {
+		return importer.ErrTaken
+	}
+	return refs.ImportAll(ctx, tx, named)
 }

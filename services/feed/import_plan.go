@@ -28,10 +28,10 @@ func (im *postImport) plan(ctx context.Context) ([]plannedPost, error) {
 	if err != nil {
 		return nil, err
 	}
-	planned := make([]plannedPost, 0, len(im.batch))
+	planned := make([]plannedPost, 0, len(im.Rows))
 	// Rows move towards the front in place: good never overtakes the row that is read.
-	good := im.batch[:0]
-	for _, row := range im.batch {
+	good := im.Rows[:0]
+	for _, row := range im.Rows {
 		// The key was imported before, by this file or another, or an earlier row of the batch has it: the row
 		// counts as a duplicate.
 		if _, exists := known.ids[postRef(row.Key)]; exists && row.Key != "" {
@@ -53,7 +53,7 @@ func (im *postImport) plan(ctx context.Context) ([]plannedPost, error) {
 		good = append(good, row)
 		planned = append(planned, post)
 	}
-	im.batch = good
+	im.Rows = good
 	return planned, nil
 }
 
@@ -106,7 +106,7 @@ func postRef(key string) services.Ref { return services.Ref{Type: services.PostT
 func (im *postImport) readKnown(ctx context.Context) (known knownPosts, err error) {
 	var names, parents []string
 	var ids []services.PostID
-	for _, row := range im.batch {
+	for _, row := range im.Rows {
 		if row.Key != "" {
 			names = append(names, row.Key)
 		}
@@ -121,7 +121,7 @@ func (im *postImport) readKnown(ctx context.Context) (known knownPosts, err erro
 	if err != nil {
 		return known, err
 	}
-	known.ids = make(map[services.Ref]services.PostID, len(im.batch))
+	known.ids = make(map[services.Ref]services.PostID, len(im.Rows))
 	// Refs of deleted posts are found too: their keys are taken for good.
 	for ref, holder := range holders {
 		known.ids[ref] = services.PostID(holder.Object.Number)
@@ -149,7 +149,7 @@ func (im *postImport) newestIDsByMilli(ctx context.Context) (map[services.Sortab
 		return nil, err
 	}
 	var moments []services.SortableID
-	for _, row := range im.batch {
+	for _, row := range im.Rows {
 		if row.firstIDOfMilli <= services.SortableID(newest) {
 			moments = append(moments, row.firstIDOfMilli)
 		}

@@ -9,7 +9,7 @@
 // The path of a line: importFile.nextLine reads it, and Lines.AddLine parses it and adds it to the batch, or puts it aside. When the
 // batch is full, Lines.Commit flushes the bad lines and then writes the batch with the position in one transaction. Run has this
 // loop, and the parts that all imports share. An import whose IDs or refs may be taken by a server that runs at the same time plans a
-// batch before it writes it, and plans it again if they were (CommitPlan). A replay (OpenReplay) has no batches: its events happen one
+// batch before it writes it, and plans it again if they were (PlannedBatch). A replay (OpenReplay) has no batches: its events happen one
 // by one, at their times, and the position counts events.
 //
 // A server may erase users meanwhile. A batch has to hold the users that it names (people.EnsureLocked), so that an erasure begins
@@ -75,7 +75,7 @@ func (o Options) withDefaults() Options {
 		o.Out = io.Discard
 	}
 	if o.Sleep == nil {
-		o.Sleep = sleep
+		o.Sleep = services.Sleep
 	}
 	if o.BatchSize <= 0 {
 		o.BatchSize = defaultBatchSize

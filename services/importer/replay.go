@@ -50,16 +50,3 @@ func (r *Run) SavedEvents(ctx context.Context) (int64, error) { return r.savedPo
 func (r *Run) ShowEvent(event, events int64, at time.Time) {
 	r.progress.showReplayProgress(r.Report, event, events, at)
 }
-
-// sleep waits by the machine's clock. It does not wait for a time that has passed, and returns the error of ctx if ctx ends
-// first.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}

@@ -17,9 +17,12 @@ func IsBlank(line []byte) bool {
 	return len(line) == 0 || line[0] == '#'
 }
 
-// ReadObject parses a line of JSON Lines: one object that has only the given fields. It refuses broken UTF-8 and half a character,
-// which the decoder would silently replace.
-func ReadObject(line []byte, into any, fields string) error {
+// ReadObject parses a line of JSON Lines: one object that has only the given fields. It refuses a line that is too long. It also refuses
+// broken UTF-8 and half a character, which the decoder would silently replace.
+func (f Form) ReadObject(line []byte, into any, fields string) error {
+	if len(line) > f.MaxBytesPerLine {
+		return services.Errorf(services.Invalid, "longer than %d bytes", f.MaxBytesPerLine)
+	}
 	if err := services.CheckUnicode("text", line); err != nil {
 		return err
 	}

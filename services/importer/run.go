@@ -2,7 +2,6 @@ package importer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -153,34 +152,6 @@ func (r *Run) eachLine(ctx context.Context, im Lines) error {
 		}
 	}
 }
-
-// planTries is how often a batch is planned at most. A plan fails only if another client publishes in the same milliseconds,
-// or takes the same keys, between plan and commit: for a file of the past that hardly happens once.
-const planTries = 10
-
-// CommitPlan plans a batch and writes its new items. write returns ErrTaken if the plan is no longer valid. rows is the
-// number of good rows, which planning may lower.
-func CommitPlan[P any](ctx context.Context, r *Run, plan func(context.Context) ([]P, error), write func(context.Context, []P) error, rows func() int) (err error) {
-	var planned []P
-	for range planTries {
-		// Each plan reads anew what exists, including IDs and keys that another client has taken since the plan before.
-		if planned, err = plan(ctx); err != nil {
-			break
-		}
-		if err = write(ctx, planned); !errors.Is(err, ErrTaken) {
-			break
-		}
-	}
-	if err != nil {
-		return r.WithPosition(err)
-	}
-	r.Committed(Report{GoodRows: int64(rows()), NewItems: int64(len(planned)), SkippedRows: int64(rows() - len(planned))})
-	return nil
-}
-
-// ErrTaken means that another object has taken an ID or a ref of the batch since it was planned. The transaction is rolled back
-// and the batch planned again; callers see the error when that happened planTries times.
-var ErrTaken = services.Errorf(services.Conflict, "others kept taking its milliseconds or keys: import the file again")
 
 // skipImported skips the lines that an earlier run of the same file has imported. These lines are read nevertheless, because a packed
 // file cannot be entered in the middle and lines have no fixed length.

@@ -116,9 +116,7 @@ func lockDue(ctx context.Context, tx *sql.Tx, kinds []string, limit int, by time
 		Job
 		due int64
 	}
-	var due []dueJob
-	err := tx.Each(ctx, st, args, func(scan func(...any) error) error {
-		var job dueJob
+	due, err := sql.ReadRows(ctx, tx, st, args, func(scan sql.Scan, job *dueJob) error {
 		var created int64
 		var cause string
 		err := scan(&job.ID, &job.Kind, &job.Key, &job.Payload, &job.Tries, &created, &job.due, &cause)
@@ -126,7 +124,6 @@ func lockDue(ctx context.Context, tx *sql.Tx, kinds []string, limit int, by time
 		job.CreatedAt = sql.FromMicros(created)
 		// Only priorityHeadStart makes a job due before it was made.
 		job.Prioritized = job.due < created
-		due = append(due, job)
 		return err
 	})
 	// Each kind was limited on its own: the oldest of all are claimed, and the end of the transaction unlocks the others.

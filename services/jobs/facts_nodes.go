@@ -73,20 +73,17 @@ func RecordHeartbeat(ctx context.Context, s *sql.DB, halted bool) (nodes []Node,
 
 // Nodes lists all nodes by name, except those that have left or that ForgetNodes has removed; on SQLite it lists none. Unlike
 // RecordHeartbeat it records no heartbeat of this node.
-func Nodes(ctx context.Context, s *sql.DB) (nodes []Node, err error) {
+func Nodes(ctx context.Context, s *sql.DB) ([]Node, error) {
 	if s.Node == "" {
 		return nil, nil
 	}
-	err = s.Heartbeats.Each(ctx, listNodes, nil, func(scan func(...any) error) error {
-		var node Node
+	return sql.ReadRows(ctx, s.Heartbeats, listNodes, nil, func(scan sql.Scan, node *Node) error {
 		var silent, ahead int64
 		err := scan(&node.Name, &node.LeaseTokenPrefix, &node.JobsHalted, &silent, &ahead)
 		node.Self = node.Name == s.Node
 		node.SilentFor, node.ClockAhead = time.Duration(silent)*time.Microsecond, time.Duration(ahead)*time.Microsecond
-		nodes = append(nodes, node)
 		return err
 	})
-	return nodes, err
 }
 
 // removeOwnNode removes this node from the list. It must hold no jobs any more.
@@ -121,29 +118,17 @@ func jobsHeldByEarlierProcess(ctx context.Context, s *sql.DB, node Node, limit i
 // They are overdue because the workers are behind, an engine does not answer, or a hanging node has locked them. Jobs whose
 // lease or pause ends after until are omitted.
 func overdueIDs(ctx context.Context, s *sql.DB, kinds []string, dueBy, until time.Time, limit int) ([]int64, error) {
-	list := make(sql.RowsParameter, len(kinds))
-	for i, kind := range kinds {
-		list[i] = []any{kind}
-	}
-	return sql.ReadColumn[int64](ctx, s, overdueJobs, list, until, dueBy, limit)
-}
-
-// readJobs reads the given jobs that are not done yet, oldest first, without claiming them.
-func readJobs(ctx context.Context, s *sql.DB, ids []int64) ([]Job, error) {
-	return selectJobs(ctx, s, jobsByID, ids)
+	return sql.ReadColumn[int64](ctx, s, overdueJobs, sql.ColumnParameter(kinds), until, dueBy, limit)
 }
 
 // selectJobs reads the jobs that a statement selects, without tries and token: they are not claimed.
-func selectJobs(ctx context.Context, s *sql.DB, st sql.Statement, args ...any) (jobs []Job, err error) {
-	err = s.Each(ctx, st, args, func(scan func(...any) error) error {
-		var job Job
+func selectJobs(ctx context.Context, s *sql.DB, st sql.Statement, args ...any) ([]Job, error) {
+	return sql.ReadRows(ctx, s, st, args, func(scan sql.Scan, job *Job) error {
 		var created int64
 		err := scan(&job.ID, &job.Kind, &job.Key, &job.Payload, &created)
 		job.CreatedAt = sql.FromMicros(created)
-		jobs = append(jobs, job)
 		return err
 	})
-	return jobs, err
 }
 
 // remainingJobIDs returns which of the given jobs are not done yet.

@@ -150,7 +150,7 @@ func (i *lateJobs) refresh(ctx context.Context, e *Engine) error {
 	})
 	for part := range slices.Chunk(unknown, overdueReadBatch) {
 		var overdue []Job
-		if overdue, err = readJobs(ctx, e.db, part); err == nil {
+		if overdue, err = selectJobs(ctx, e.db, jobsByID, part); err == nil {
 			err = next.add(ctx, e, overdue)
 		}
 		if err != nil {

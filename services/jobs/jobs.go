@@ -87,22 +87,14 @@ func New(cfg Config) *Engine {
 // Wake makes idle workers check for jobs now.
 func (e *Engine) Wake() {
 	e.wakeAllButShort()
-	signal(e.wakeUp[ShortClass])
+	services.Signal(e.wakeUp[ShortClass])
 }
 
 // wakeAllButShort makes idle workers check for jobs after a commit whose jobs go ahead of bulk work. It does not wake the worker of all
 // short jobs, which would claim the same jobs. That worker checks the queue by itself, and helps if there are more jobs than the other
 // worker can do.
 func (e *Engine) wakeAllButShort() {
-	signal(e.wakeUpPriority)
-	signal(e.wakeUp[BulkClass])
-	signal(e.wakeUp[UrgentClass])
-}
-
-// signal leaves a token, unless the channel is full.
-func signal(tokens chan<- struct{}) {
-	select {
-	case tokens <- struct{}{}:
-	default:
-	}
+	services.Signal(e.wakeUpPriority)
+	services.Signal(e.wakeUp[BulkClass])
+	services.Signal(e.wakeUp[UrgentClass])
 }

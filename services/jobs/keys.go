@@ -56,6 +56,17 @@ func ObjectWork[ID ~uint64](do func(ctx context.Context, job Job, object ID) err
 	}
 }
 
+// PayloadWork turns a function of a chunk into the work of a kind whose jobs ChunkJobs makes.
+func PayloadWork[C any](do func(ctx context.Context, job Job, chunk C) error) func(context.Context, Job) error {
+	return func(ctx context.Context, job Job) error {
+		var chunk C
+		if err := ReadPayload(job, &chunk); err != nil {
+			return err
+		}
+		return do(ctx, job, chunk)
+	}
+}
+
 // FirstUserOfKey is the UsersOf of jobs whose key is a user, or begins with one.
 func FirstUserOfKey(_ context.Context, job Job) ([]services.UserID, bool, error) {
 	text, _, _ := strings.Cut(job.Key, "/")

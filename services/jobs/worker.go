@@ -125,18 +125,11 @@ func outlive(ctx context.Context, grace time.Duration) (context.Context, context
 // keepLeases renews the leases at half their time until the work is done. Renewal has no effect on jobs that are settled by then,
 // because they no longer have this token.
 func (e *Engine) keepLeases(ctx context.Context, jobs []Job) {
-	ticker := time.NewTicker(e.cfg.Lease / 2)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			if err := extend(ctx, e.db, jobs, e.cfg.Lease); err != nil && ctx.Err() == nil {
-				e.log.Warn("leases were not renewed; another worker may repeat the jobs", "error", err)
-			}
+	_ = services.Every(ctx, e.cfg.Lease/2, func(ctx context.Context) {
+		if err := extend(ctx, e.db, jobs, e.cfg.Lease); err != nil && ctx.Err() == nil {
+			e.log.Warn("leases were not renewed; another worker may repeat the jobs", "error", err)
 		}
-	}
+	})
 }
 
 // runningJobKey is the context key that marks running jobs.
@@ -171,10 +164,7 @@ func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 		}
 	}
 	for name, positions := range together {
-		batch := make([]Job, len(positions))
-		for k, i := range positions {
-			batch[k] = jobs[i]
-		}
+		batch := services.Map(positions, func(i int) Job { return jobs[i] })
 		e.runBatch(ctx, name, batch, func(k int, outcome error) { outcomes[positions[k]] = e.noteOutcome(outcome) })
 	}
 	_ = group.Wait() // outcomes are settled below
@@ -183,11 +173,7 @@ func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 
 // runBatch runs jobs of one kind together, and passes the outcome of each job to settle, with the index k of the job.
 func (e *Engine) runBatch(ctx context.Context, name string, batch []Job, settle func(k int, outcome error)) {
-	causes := make([]trace.Cause, len(batch))
-	for k, job := range batch {
-		causes[k] = job.Cause
-	}
-	ctx, span := trace.StartFrom(inheritPriority(ctx, batch...), causes, "job", name)
+	ctx, span := trace.StartFrom(inheritPriority(ctx, batch...), services.Map(batch, func(job Job) trace.Cause { return job.Cause }), "job", name)
 	span.SetCount(len(batch))
 	var failed error
 	// All of the jobs have one span, which fails with the last failure.

@@ -92,10 +92,7 @@ func NewWorkerPool(cfg Config) *WorkerPool {
 
 // Wake makes this node look for rows now.
 func (p *WorkerPool) Wake() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	services.Signal(p.wake)
 }
 
 // RunningCount returns how many rows this node works on.

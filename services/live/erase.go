@@ -86,10 +86,7 @@ func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.StepPosit
 		return erase.RemovedCounts("shows", removed), nil
 	}
 	// No board has these shows any more. Now their payloads in the changelog, their former positions and their rows are deleted.
-	keys := make([]string, len(found))
-	for i, id := range found {
-		keys[i] = services.ShowID(id).String()
-	}
+	keys := services.Map(found, func(id int64) string { return services.ShowID(id).String() })
 	// A blank entry makes a node that reads it later reload all shows.
 	if err := changelog.BlankEntries(ctx, tx, ChangelogKind, keys); err != nil {
 		return nil, err

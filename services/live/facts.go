@@ -158,13 +158,11 @@ func lockedShow(ctx context.Context, tx *sql.Tx, st sql.Statement, id services.S
 }
 
 // selectShows runs a statement that selects showColumnList.
-func selectShows(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (shows []Show, err error) {
-	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
-		show, err := scanShow(scan)
-		shows = append(shows, show)
+func selectShows(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) ([]Show, error) {
+	return sql.ReadRows(ctx, r, st, args, func(scan sql.Scan, show *Show) (err error) {
+		*show, err = scanShow(scan)
 		return err
 	})
-	return shows, err
 }
 
 // scanShow reads a row of showColumnList, after the columns that come before them.
@@ -177,26 +175,14 @@ func scanShow(scan func(...any) error, first ...any) (show Show, err error) {
 		return show, err
 	}
 	show.Status, show.PlannedAt, show.UpdatedAt = ShowStatuses[status], sql.FromMicros(planned), sql.FromMicros(updated)
-	show.StartedAt, show.EndedAt, show.CancelledAt = timeOrNone(started), timeOrNone(ended), timeOrNone(cancelled)
+	show.StartedAt, show.EndedAt, show.CancelledAt = sql.FromMicrosOrZero(started.Int64), sql.FromMicrosOrZero(ended.Int64), sql.FromMicrosOrZero(cancelled.Int64)
 	return show, nil
-}
-
-// timeOrNone is the time in a nullable column: the zero time for null.
-func timeOrNone(us sql.NullInt64) time.Time {
-	if !us.Valid {
-		return time.Time{}
-	}
-	return sql.FromMicros(us.Int64)
 }
 
 // readShows reads shows by ID, in any status. An unknown ID is absent.
 func readShows(ctx context.Context, r sql.Runner, ids []services.ShowID) (map[services.ShowID]Show, error) {
 	list, err := selectShows(ctx, r, showsByID, sql.Numbers(ids))
-	found := make(map[services.ShowID]Show, len(list))
-	for _, show := range list {
-		found[show.ID] = show
-	}
-	return found, err
+	return services.KeyBy(list, func(show Show) services.ShowID { return show.ID }), err
 }
 
 // countUpcoming counts the upcoming shows of a host, up to limit, which also bounds the cost.
@@ -213,15 +199,12 @@ func (d database) ActiveShows(ctx context.Context, after services.UserID, limit 
 
 // ShowHistory lists the former positions of shows that have moved since a time, in order of show and version.
 func (d database) ShowHistory(ctx context.Context, since time.Time) ([]formerPosition, error) {
-	var list []formerPosition
-	err := d.Each(ctx, showHistory, []any{since}, func(scan func(...any) error) error {
-		var former formerPosition
+	list, err := sql.ReadRows(ctx, d, showHistory, []any{since}, func(scan sql.Scan, former *formerPosition) error {
 		var until, status int64
 		if err := scan(&former.Show, &former.Host, &former.FromVersion, &former.UntilVersion, &until, &status, &former.Score); err != nil {
 			return err
 		}
 		former.UntilAt, former.Status = sql.FromMicros(until), ShowStatuses[status]
-		list = append(list, former)
 		return nil
 	})
 	slices.SortFunc(list, func(a, b formerPosition) int {

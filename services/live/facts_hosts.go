@@ -176,25 +176,18 @@ func publishShowsOfHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserI
 // hostsWithMoreFollowers returns the given hosts that have more than this number of followers, active or not. Each of them gets a
 // job of its own, which works in chunks.
 func hostsWithMoreFollowers(ctx context.Context, db *sql.DB, hosts []services.UserID, followers int) ([]services.UserID, error) {
-	list := make(sql.RowsParameter, len(hosts))
-	for i, host := range hosts {
-		list[i] = []any{host}
-	}
-	return sql.ReadColumn[services.UserID](ctx, db, hostsWithManyFollowers, list, followers)
+	return sql.ReadColumn[services.UserID](ctx, db, hostsWithManyFollowers, sql.ColumnParameter(hosts), followers)
 }
 
 // followersOfHosts lists the followers who see the shows of some hosts and were last active at activeSince or later, in no
 // order.
 func followersOfHosts(ctx context.Context, db *sql.DB, hosts []services.UserID, activeSince time.Time) ([]services.FollowEdge, error) {
-	var edges []services.FollowEdge
-	err := db.Each(ctx, hostFollowers, []any{hosts, activeSince}, func(scan func(...any) error) error {
-		var edge services.FollowEdge
+	return sql.ReadRows(ctx, db, hostFollowers, []any{hosts, activeSince}, func(scan sql.Scan, edge *services.FollowEdge) error {
 		var held int64
 		err := scan(&edge.Followee, &edge.Follower, &edge.PostsCountAfter, &held)
-		edges = append(edges, people.WithDecodedMode(edge, held))
+		*edge = people.WithDecodedMode(*edge, held)
 		return err
 	})
-	return edges, err
 }
 
 // recordHostLiveVersion records the version of the log at which the set of a host's live shows last changed. The caller has appended the
@@ -206,14 +199,9 @@ func recordHostLiveVersion(ctx context.Context, tx *sql.Tx, host services.UserID
 
 // HostVersions lists the versions of the hosts with user IDs above after, at most limit, in order of user ID.
 func (d database) HostVersions(ctx context.Context, after services.UserID, limit int) ([]hostLiveVersion, error) {
-	var list []hostLiveVersion
-	err := d.Each(ctx, hostLiveVersions, []any{after, limit}, func(scan func(...any) error) error {
-		var one hostLiveVersion
-		err := scan(&one.Host, &one.LiveVersion, &one.HasPulledReplays)
-		list = append(list, one)
-		return err
+	return sql.ReadRows(ctx, d, hostLiveVersions, []any{after, limit}, func(scan sql.Scan, one *hostLiveVersion) error {
+		return scan(&one.Host, &one.LiveVersion, &one.HasPulledReplays)
 	})
-	return list, err
 }
 
 // followedHosts lists the hosts that a reader follows and whose shows the reader sees, in order of user ID. Both the reader's

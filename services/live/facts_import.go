@@ -33,21 +33,10 @@ var (
 // insertImportedHosts records that these users have shows, and returns the hosts that are not yet listed in all of their followers'
 // documents: new hosts, and hosts whose jobs have not finished.
 func insertImportedHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID) (unnamed map[services.UserID]bool, err error) {
-	list := make([][]any, len(hosts))
-	for i, host := range hosts {
-		list[i] = []any{host, false, int64(0), int64(0)}
-	}
-	if _, err := tx.Insert(ctx, importHosts, list); err != nil {
+	if _, err := tx.Insert(ctx, importHosts, services.Map(hosts, func(host services.UserID) []any { return []any{host, false, int64(0), int64(0)} })); err != nil {
 		return nil, err
 	}
-	unnamed = map[services.UserID]bool{}
-	err = tx.Each(ctx, hostsNotInDocuments, []any{hosts}, func(scan func(...any) error) error {
-		var host services.UserID
-		err := scan(&host)
-		unnamed[host] = true
-		return err
-	})
-	return unnamed, err
+	return sql.ReadSet[services.UserID](ctx, tx, hostsNotInDocuments, hosts)
 }
 
 // insertImportedShows inserts shows and returns how many. A show whose ID is taken is omitted: then the caller rolls the others

@@ -73,12 +73,5 @@ func readReminders(ctx context.Context, db *sql.DB, show services.ShowID, after 
 
 // remindedShows returns those of the given shows of which a user has a reminder.
 func remindedShows(ctx context.Context, db *sql.DB, user services.UserID, shows []services.ShowID) (map[services.ShowID]bool, error) {
-	reminds := make(map[services.ShowID]bool)
-	err := db.Each(ctx, userReminders, []any{user, sql.Numbers(shows)}, func(scan func(...any) error) error {
-		var show services.ShowID
-		err := scan(&show)
-		reminds[show] = true
-		return err
-	})
-	return reminds, err
+	return sql.ReadSet[services.ShowID](ctx, db, userReminders, user, sql.Numbers(shows))
 }

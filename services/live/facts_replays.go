@@ -61,11 +61,7 @@ func newestReplaysOf(ctx context.Context, db *sql.DB, host services.UserID, limi
 // PulledReplays lists the newest replays of hosts that are in no list, at most limit of each host: by host, the newest end
 // first.
 func (d database) PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]Show, error) {
-	list := make(sql.RowsParameter, len(hosts))
-	for i, host := range hosts {
-		list[i] = []any{host}
-	}
-	found, err := selectShows(ctx, d.Runner, pulledReplays, list, max(0, limit-1))
+	found, err := selectShows(ctx, d.Runner, pulledReplays, sql.ColumnParameter(hosts), max(0, limit-1))
 	// of is the number of replays of the present host so far.
 	kept, of := found[:0], 0
 	for i, show := range found { // several replays may have the same time as the last

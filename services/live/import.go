@@ -1,7 +1,6 @@
 package live
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"maps"
@@ -62,12 +61,10 @@ cancelled as if its host did it. Ctrl-C stops the replay, and the next run conti
 
 // showImport is one import of shows under way.
 type showImport struct {
-	*importer.Run
-	ids  interface{ Next() services.SortableID } // makes the IDs of the shows
-	keys *people.KeyTable                        // the keys of hosts in the file, with their user IDs
-
-	batch        []showRow // the good rows since the last commit
-	bytesOfLines int       // the bytes of the lines of the batch
+	importer.PlannedBatch[showRow, plannedShow]
+	ids   interface{ Next() services.SortableID } // makes the IDs of the shows
+	keys  *people.KeyTable                        // the keys of hosts in the file, with their user IDs
+	users map[string]services.UserID              // the hosts of the batch, by key
 }
 
 // ImportFile imports the shows of a file of JSON Lines, with the times that the file gives them: ended shows are replays, cancelled ones are
@@ -82,38 +79,28 @@ func ImportFile(ctx context.Context, db importer.Store, ids interface{ Next() se
 	if err != nil {
 		return importer.Report{}, err
 	}
-	return run.ImportLines(ctx, &showImport{Run: run, ids: ids, keys: people.NewKeyTable(opts.KeyPrefix)})
+	im := &showImport{ids: ids, keys: people.NewKeyTable(opts.KeyPrefix)}
+	im.Run = run
+	return run.ImportLines(ctx, im)
 }
-
-// BatchFull reports whether the batch must be written.
-func (im *showImport) BatchFull() bool { return im.Full(len(im.batch), im.bytesOfLines) }
 
 // AddLine parses one line: a good one enters the batch, a bad one is put aside. Times are compared with the clock of IDs, which
 // is never behind the newest ID of this process.
 func (im *showImport) AddLine(_ context.Context, line []byte) error {
-	if importer.IsBlank(line) {
-		return nil
-	}
-	row, err := parseShowRow(line, im.keys, im.ids.Next().Time())
-	if err != nil {
-		return im.RefuseLine(line, err)
-	}
-	// The source reuses its buffer for the next line.
-	row.lineNumber, row.line = im.LineNumber(), bytes.Clone(line)
-	im.batch = append(im.batch, row)
-	im.bytesOfLines += len(line)
-	im.FoundGoodLine()
-	return nil
+	return im.AddRow(line, func(line []byte) (showRow, error) {
+		row, err := parseShowRow(line, im.keys, im.ids.Next().Time())
+		row.lineNumber, row.line = im.LineNumber(), line
+		return row, err
+	})
 }
 
 // Commit plans the batch and writes it together with line, the position in the file; line is 0 at the end of the file.
 func (im *showImport) Commit(ctx context.Context, line int64) error {
-	write := func(ctx context.Context, planned []plannedShow) error { return im.write(ctx, planned, line) }
-	if err := importer.CommitPlan(ctx, im.Run, im.plan, write, func() int { return len(im.batch) }); err != nil {
-		return err
+	err := im.CommitPlan(ctx, line, im.plan, im.write)
+	if err == nil {
+		im.keys.RememberIDs(im.users)
 	}
-	im.batch, im.bytesOfLines = im.batch[:0], 0
-	return nil
+	return err
 }
 
 // plannedShow is a show that does not exist yet, with its ref. Its host is an index in the table of keys.
@@ -125,12 +112,12 @@ type plannedShow struct {
 // plan makes the shows of the batch that do not exist yet. A row that moves a show to another host is set aside and leaves the batch.
 // plan reads outside of the transaction, and runs again if a key was taken meanwhile.
 func (im *showImport) plan(ctx context.Context) ([]plannedShow, error) {
-	hosts, err := storedHostKeys(ctx, im.DB, im.batch)
+	hosts, err := storedHostKeys(ctx, im.DB, im.Rows)
 	if err != nil {
 		return nil, err
 	}
-	planned, good := make([]plannedShow, 0, len(im.batch)), im.batch[:0]
-	for _, row := range im.batch {
+	planned, good := make([]plannedShow, 0, len(im.Rows)), im.Rows[:0]
+	for _, row := range im.Rows {
 		host, known := hosts[row.Key]
 		switch {
 		case known && host != im.Opts.KeyPrefix+row.Host:
@@ -147,45 +134,27 @@ func (im *showImport) plan(ctx context.Context) ([]plannedShow, error) {
 		}
 		good = append(good, row)
 	}
-	im.batch = good
+	im.Rows = good
 	return planned, nil
 }
 
-// write inserts the planned shows, with their hosts and the position in the file, or nothing.
-func (im *showImport) write(ctx context.Context, planned []plannedShow, line int64) error {
-	if err := im.FlushBadLines(); err != nil {
+// write inserts the planned shows, with their hosts.
+func (im *showImport) write(ctx context.Context, tx *sql.Tx, planned []plannedShow) (err error) {
+	// Hosts of bad rows are not in the table: they become no users.
+	if im.users, err = im.keys.EnsureUsers(ctx, tx, services.Map(planned, func(plan plannedShow) int32 { return int32(plan.Host) })); err != nil {
 		return err
 	}
-	// Hosts of bad rows are not in the table: they become no users.
-	hosts := make([]int32, len(planned))
+	numbered, named := make([]Show, len(planned)), make([]refs.ObjectWithRef, len(planned))
 	for i, plan := range planned {
-		hosts[i] = int32(plan.Host)
+		show := plan.Show
+		show.Host = im.keys.ID(int32(show.Host), im.users)
+		numbered[i] = show
+		named[i] = refs.NewObject(plan.ref, uint64(show.ID), show.Host)
 	}
-	var users map[string]services.UserID
-	err := im.DB.Write(ctx, func(tx *sql.Tx) (err error) {
-		if users, err = im.keys.EnsureUsers(ctx, tx, hosts); err != nil {
-			return err
-		}
-		numbered, named := make([]Show, len(planned)), make([]refs.ObjectWithRef, len(planned))
-		for i, plan := range planned {
-			show := plan.Show
-			show.Host = im.keys.ID(int32(show.Host), users)
-			numbered[i] = show
-			named[i] = refs.NewObject(plan.ref, uint64(show.ID), show.Host)
-		}
-		if err := im.insert(ctx, tx, numbered); err != nil {
-			return err
-		}
-		if err := refs.ImportAll(ctx, tx, named); err != nil {
-			return err
-		}
-		// Store it also at the end, when line is 0: a file that is imported already adds nothing.
-		return im.SavePosition(ctx, tx, max(line, im.Report.LastLine))
-	})
-	if err == nil {
-		im.keys.RememberIDs(users)
+	if err := im.insert(ctx, tx, numbered); err != nil {
+		return err
 	}
-	return err
+	return refs.ImportAll(ctx, tx, named)
 }
 
 // insert writes shows. If the documents of all followers name the host already, its shows are on boards at once. A new host
@@ -199,10 +168,7 @@ func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []Show) er
 	if _, err := changelog.LockLog(ctx, tx, ChangelogKind); err != nil {
 		return err
 	}
-	hosts := make([]services.UserID, len(planned))
-	for i, show := range planned {
-		hosts[i] = show.Host
-	}
+	hosts := services.Map(planned, func(show Show) services.UserID { return show.Host })
 	slices.Sort(hosts)
 	hosts = slices.Compact(hosts)
 	unnamed, err := insertImportedHosts(ctx, tx, hosts)

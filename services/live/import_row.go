@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/importer"
 	"tidings/services/people"
 	"tidings/services/refs"
 	"tidings/services/sql"
@@ -60,10 +59,7 @@ func (t *importedTime) UnmarshalJSON(text []byte) error {
 
 // parseShowRow parses a line, without looking anything up.
 func parseShowRow(line []byte, keys *people.KeyTable, now time.Time) (row showRow, err error) {
-	if len(line) > importForm.MaxBytesPerLine {
-		return row, services.Errorf(services.Invalid, "longer than %d bytes", importForm.MaxBytesPerLine)
-	}
-	if err := importer.ReadObject(line, &row, "key, host, title, plannedAt, startedAt, endedAt, cancelled, coverUrl and replayUrl"); err != nil {
+	if err := importForm.ReadObject(line, &row, "key, host, title, plannedAt, startedAt, endedAt, cancelled, coverUrl and replayUrl"); err != nil {
 		return row, err
 	}
 	if err := refs.CheckKey("key", row.Key); err != nil {
@@ -140,11 +136,7 @@ func showRef(key string) services.Ref { return services.Ref{Type: services.ShowT
 // storedHostKeys finds the shows of a batch that exist already. It returns the key of the host, with the prefix, by the key of the
 // show.
 func storedHostKeys(ctx context.Context, stored sql.Reader, batch []showRow) (map[string]string, error) {
-	keys := make([]string, len(batch))
-	for i, row := range batch {
-		keys[i] = row.Key
-	}
-	known, err := refs.FindKeys(ctx, stored, services.ShowType, keys)
+	known, err := refs.FindKeys(ctx, stored, services.ShowType, services.Map(batch, func(row showRow) string { return row.Key }))
 	if err != nil || len(known) == 0 {
 		return map[string]string{}, err
 	}

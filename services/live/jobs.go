@@ -28,7 +28,7 @@ func (s *Service) kinds() []jobs.Kind {
 	return slices.Concat(s.hostKinds(), s.replayKinds(), []jobs.Kind{
 		// Closing comes in bursts, since shows are planned for the full hour: a batch reads all of them by one statement.
 		{Name: jobClose, Class: jobs.ShortClass, Batch: s.closeShows, ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
-		{Name: jobRemind, Class: jobs.BulkClass, Each: s.runRemind, ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceNotifications)},
+		{Name: jobRemind, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.runRemind), ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceNotifications)},
 	})
 }
 
@@ -245,11 +245,7 @@ func (s *Service) closeShow(ctx context.Context, id services.ShowID) error {
 
 // runRemind leaves a notification job for each of the next users to remind, and a job for the users after them, in the
 // transaction that ends this job: no user is notified twice or missed, whenever the process dies.
-func (s *Service) runRemind(ctx context.Context, job jobs.Job) error {
-	var part reminderPayload
-	if err := jobs.ReadPayload(job, &part); err != nil {
-		return err
-	}
+func (s *Service) runRemind(ctx context.Context, job jobs.Job, part reminderPayload) error {
 	found, err := readShows(ctx, s.store.Runner, []services.ShowID{part.Show})
 	if err != nil {
 		return err

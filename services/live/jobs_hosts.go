@@ -25,8 +25,8 @@ const (
 func (s *Service) hostKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobHostIntoDocuments, Class: jobs.ShortClass, Each: s.runHostIntoDocuments, ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
-		{Name: jobHostIntoChunkDocuments, Class: jobs.BulkClass, Each: s.runHostIntoChunkDocuments, ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
-		{Name: jobHostsIntoDocuments, Class: jobs.BulkClass, Each: s.runHostsIntoDocuments, ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
+		{Name: jobHostIntoChunkDocuments, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.runHostIntoChunkDocuments), ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
+		{Name: jobHostsIntoDocuments, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.runHostsIntoDocuments), ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
 		{Name: jobLiveSeen, Class: jobs.ShortClass, Each: jobs.UserWork(s.projectSeen), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceLiveBoard)},
 	}
 }
@@ -89,11 +89,7 @@ func (s *Service) followedHosts(ctx context.Context, user services.UserID) ([]se
 // runHostsIntoDocuments writes several hosts into the documents of their followers who are not dormant, and publishes their shows
 // on boards. A host with more than one chunk of followers gets a separate job. runHostsIntoDocuments does not publish hosts that
 // are published already, or whose followers are being processed in chunks.
-func (s *Service) runHostsIntoDocuments(ctx context.Context, job jobs.Job) error {
-	var some hostsPayload
-	if err := jobs.ReadPayload(job, &some); err != nil {
-		return err
-	}
+func (s *Service) runHostsIntoDocuments(ctx context.Context, job jobs.Job, some hostsPayload) error {
 	large, err := hostsWithMoreFollowers(ctx, s.store, some.Hosts, s.fanout.ChunkSize)
 	if err != nil {
 		return err
@@ -103,27 +99,30 @@ func (s *Service) runHostsIntoDocuments(ctx context.Context, job jobs.Job) error
 	if err := s.writeHostsIntoDocuments(ctx, hosts); err != nil {
 		return err
 	}
-	err = s.store.Write(ctx, func(tx *sql.Tx) error {
+	return s.finishUnderLogLock(ctx, job, func(tx *sql.Tx) error {
+		if err := jobs.Enqueue(ctx, tx, services.Map(large, hostIntoDocumentsJob)...); err != nil {
+			return err
+		}
+		return s.publishHosts(ctx, tx, hosts)
+	})
+}
+
+// finishUnderLogLock removes a job from the queue and applies its effect in one transaction. The log is locked before any row, as in every
+// change of a show, so that no two transactions deadlock. It returns jobs.ErrFinished on success.
+func (s *Service) finishUnderLogLock(ctx context.Context, job jobs.Job, effect func(tx *sql.Tx) error) error {
+	err := s.store.Write(ctx, func(tx *sql.Tx) error {
 		if err := s.lockLog(ctx, tx); err != nil {
 			return err
 		}
 		if err := jobs.Finish(ctx, tx, job); err != nil {
 			return err
 		}
-		alone := make([]jobs.NewJob, len(large))
-		for i, host := range large {
-			alone[i] = hostIntoDocumentsJob(host)
-		}
-		if err := jobs.Enqueue(ctx, tx, alone...); err != nil {
-			return err
-		}
-		return s.publishHosts(ctx, tx, hosts)
+		return effect(tx)
 	})
 	if err != nil {
 		return err
 	}
 	s.jobs.Wake()
-	// The job removed itself together with its effect; the worker must not look for it.
 	return jobs.ErrFinished
 }
 
@@ -164,11 +163,7 @@ func (s *Service) publishHosts(ctx context.Context, tx *sql.Tx, hosts []services
 	if err != nil {
 		return err
 	}
-	queued := make([]jobs.NewJob, len(listed))
-	for i, host := range listed {
-		queued[i] = fanOutReplaysJob(host)
-	}
-	return jobs.Enqueue(ctx, tx, queued...)
+	return jobs.Enqueue(ctx, tx, services.Map(listed, fanOutReplaysJob)...)
 }
 
 // runHostIntoDocuments writes a host into the documents of their followers: at once if they are one chunk, otherwise by a job for each
@@ -194,13 +189,7 @@ func (s *Service) runHostIntoDocuments(ctx context.Context, job jobs.Job) error 
 	if err != nil {
 		return err
 	}
-	err = s.store.Write(ctx, func(tx *sql.Tx) error {
-		if err := s.lockLog(ctx, tx); err != nil {
-			return err
-		}
-		if err := jobs.Finish(ctx, tx, job); err != nil {
-			return err
-		}
+	return s.finishUnderLogLock(ctx, job, func(tx *sql.Tx) error {
 		begun, err := beginHostChunks(ctx, tx, host, len(naming))
 		if err != nil || !begun {
 			return err
@@ -210,42 +199,21 @@ func (s *Service) runHostIntoDocuments(ctx context.Context, job jobs.Job) error 
 		}
 		return jobs.Enqueue(ctx, tx, naming...)
 	})
-	if err != nil {
-		return err
-	}
-	s.jobs.Wake()
-	return jobs.ErrFinished
 }
 
 // runHostIntoChunkDocuments writes the host into the documents of one chunk of followers. Users who follow or return meanwhile get the
 // host by their follow or rebuild. The last chunk publishes the host's shows on boards.
-func (s *Service) runHostIntoChunkDocuments(ctx context.Context, job jobs.Job) error {
-	var chunk fanout.FollowerChunk
-	if err := jobs.ReadPayload(job, &chunk); err != nil {
-		return err
-	}
+func (s *Service) runHostIntoChunkDocuments(ctx context.Context, job jobs.Job, chunk fanout.FollowerChunk) error {
 	if err := s.fanout.NameAuthorInDocuments(ctx, rdb.HostsField, chunk); err != nil {
 		return err
 	}
-	err := s.store.Write(ctx, func(tx *sql.Tx) error {
-		// The log is locked before any row, as in every change of a show, so that no two transactions deadlock.
-		if err := s.lockLog(ctx, tx); err != nil {
-			return err
-		}
-		if err := jobs.Finish(ctx, tx, job); err != nil {
-			return err
-		}
+	return s.finishUnderLogLock(ctx, job, func(tx *sql.Tx) error {
 		last, err := endHostChunk(ctx, tx, chunk.Author)
 		if err != nil || !last {
 			return err
 		}
 		return s.publishShows(ctx, tx, chunk.Author)
 	})
-	if err != nil {
-		return err
-	}
-	s.jobs.Wake()
-	return jobs.ErrFinished
 }
 
 // publishShows publishes on boards the shows that a host had before all documents named the host, each as if it had just reached

@@ -25,7 +25,7 @@ func (s *Service) replayKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobFanOutReplay, Class: jobs.ShortClass, Each: jobs.ObjectWork(s.fanOutReplay), ChangedCounts: jobs.NoCounts()},
 		{Name: jobFanOutHostReplays, Class: jobs.ShortClass, Each: s.fanOutReplays, ChangedCounts: jobs.NoCounts()},
-		{Name: jobReplayChunk, Class: jobs.BulkClass, Each: s.runReplayChunk, ChangedCounts: jobs.NoCounts()},
+		{Name: jobReplayChunk, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.runReplayChunk), ChangedCounts: jobs.NoCounts()},
 	}
 }
 
@@ -51,11 +51,7 @@ func entryOf(show Show) replayEntry {
 }
 
 func entriesOf(shows []Show) []replayEntry {
-	entries := make([]replayEntry, len(shows))
-	for i, show := range shows {
-		entries[i] = entryOf(show)
-	}
-	return entries
+	return services.Map(shows, entryOf)
 }
 
 // inReplayLists reports whether a show belongs in lists of replays: it is over and on boards, and its host was not huge at its end.
@@ -94,10 +90,7 @@ func (s *Service) fanOutChunks(ctx context.Context, job jobs.Job, host services.
 	if err != nil || len(parts) == 0 {
 		return err
 	}
-	chunks := make([]replayChunk, len(parts))
-	for i, part := range parts {
-		chunks[i] = replayChunk{Show: id, FollowerChunk: part}
-	}
+	chunks := services.Map(parts, func(part fanout.FollowerChunk) replayChunk { return replayChunk{Show: id, FollowerChunk: part} })
 	if len(chunks) == 1 {
 		return s.pushReplays(ctx, chunks[0])
 	}
@@ -109,11 +102,7 @@ func (s *Service) fanOutChunks(ctx context.Context, job jobs.Job, host services.
 }
 
 // runReplayChunk updates the lists of one chunk of followers. Any node may run it.
-func (s *Service) runReplayChunk(ctx context.Context, job jobs.Job) error {
-	var chunk replayChunk
-	if err := jobs.ReadPayload(job, &chunk); err != nil {
-		return err
-	}
+func (s *Service) runReplayChunk(ctx context.Context, job jobs.Job, chunk replayChunk) error {
 	return s.pushReplays(ctx, chunk)
 }
 
@@ -185,10 +174,9 @@ func (s *Service) pushEntries(ctx context.Context, stamp redis.ClockStamp, entri
 
 // addReplays adds replays to readers' lists, and counts each list that lacked some of them.
 func (s *Service) addReplays(ctx context.Context, stamp redis.ClockStamp, entries []replayEntry, readers ...services.UserID) ([]redis.Result, error) {
-	merges := make([]replayMerge, len(readers))
-	for i, reader := range readers {
-		merges[i] = replayMerge{Reader: reader, Stamp: stamp, Entries: entries}
-	}
+	merges := services.Map(readers, func(reader services.UserID) replayMerge {
+		return replayMerge{Reader: reader, Stamp: stamp, Entries: entries}
+	})
 	results, err := s.redis.mergeReplays(ctx, merges)
 	for _, result := range results {
 		if result.Status == redis.Applied {

@@ -42,10 +42,7 @@ func (a *hostChangeReceivers[K]) setHosts(receiver K, hosts []services.FollowedA
 	case len(hosts) == 0:
 		delete(a.hosts, receiver)
 	default:
-		ids := make([]services.UserID, len(hosts))
-		for i, host := range hosts {
-			ids[i] = host.Author
-		}
+		ids := services.Map(hosts, func(host services.FollowedAuthor) services.UserID { return host.Author })
 		a.hosts[receiver] = ids
 	}
 }
@@ -147,9 +144,6 @@ func (w *boardHostsWatch) Close() { w.boards.remove([]*boardHostsWatch{w}) }
 // wakeBoards puts a value into the channel of each board, unless one waits there already.
 func wakeBoards(boards []*boardHostsWatch) {
 	for _, board := range boards {
-		select {
-		case board.changed <- struct{}{}:
-		default: // a value waits there already
-		}
+		services.Signal(board.changed)
 	}
 }

@@ -116,10 +116,9 @@ func parseReplay(member string) (entry replayEntry, ok bool) {
 // beginReplays makes the readers' missing lists of replays, and returns the stamps under which their facts are to be read; 0 for a
 // reader without a document. No board shows a new list until a merge has ended its rebuild.
 func (p projection) beginReplays(ctx context.Context, readers []services.UserID) ([]redis.ClockStamp, error) {
-	calls := make([]redis.ScriptCall, len(readers))
-	for i, reader := range readers {
-		calls[i] = redis.ScriptCall{Keys: []string{rdb.DocumentKey(reader), replaysKey(reader)}}
-	}
+	calls := services.Map(readers, func(reader services.UserID) redis.ScriptCall {
+		return redis.ScriptCall{Keys: []string{rdb.DocumentKey(reader), replaysKey(reader)}}
+	})
 	return p.Client.ChangeForStamps(ctx, replaysBegin, calls)
 }
 

@@ -44,10 +44,7 @@ func splitFollows(hosts []services.FollowedAuthor, since services.SortableID) (f
 		slices.SortFunc(latest, func(a, b services.FollowedAuthor) int { return cmp.Compare(b.ItemsCountAfter, a.ItemsCountAfter) })
 		followed, latest = latest[maxRecentFollows].ItemsCountAfter, latest[:maxRecentFollows]
 	}
-	hashes := make([]uint32, len(latest))
-	for i, host := range latest {
-		hashes[i] = followHash(host)
-	}
+	hashes := services.Map(latest, followHash)
 	slices.Sort(hashes)
 	var bytes []byte
 	for _, hash := range slices.Compact(hashes) {

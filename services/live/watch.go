@@ -89,10 +89,7 @@ func (w *boardWatcher) startWakes(ctx context.Context) <-chan struct{} {
 			case <-w.hostWatch.Changed():
 			case <-timer.C:
 			}
-			select {
-			case wakes <- struct{}{}:
-			default:
-			}
+			services.Signal(wakes)
 		}
 	}()
 	return wakes

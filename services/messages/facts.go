@@ -167,13 +167,7 @@ func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, da
 		return nil, err
 	}
 	// While the locks are held, no other transaction gives these users a message of this type, or takes one from them.
-	has := map[services.UserID]bool{}
-	err = tx.Each(ctx, existingRecipients, []any{id, users}, func(scan func(...any) error) error {
-		var user services.UserID
-		err := scan(&user)
-		has[user] = true
-		return err
-	})
+	has, err := sql.ReadSet[services.UserID](ctx, tx, existingRecipients, id, users)
 	if err != nil {
 		return nil, err
 	}
@@ -203,10 +197,7 @@ func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, da
 // markLateRowsRead marks new rows of a message read for users whose earlier marks cover it, at the time of the first such mark.
 // Otherwise a message that was reported late would appear as unread, although its user had marked all messages of that time read.
 func markLateRowsRead(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any) error {
-	users := make([]services.UserID, len(fresh))
-	for i, row := range fresh {
-		users[i] = row[0].(services.UserID)
-	}
+	users := services.Map(fresh, func(row []any) services.UserID { return row[0].(services.UserID) })
 	var read sql.RowsParameter
 	err := tx.Each(ctx, readToOf, []any{users, kind, id}, func(scan func(...any) error) error {
 		var user services.UserID
@@ -262,10 +253,7 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen mess
 	if len(chosen.IDs) > 0 {
 		return updateStatesByID(ctx, tx, user, chosen.IDs, markReadByID, tx.EventTime(), int64(chosen.Generation))
 	}
-	types := make(sql.RowsParameter, len(chosen.Types))
-	for i, kind := range chosen.Types {
-		types[i] = []any{kind}
-	}
+	types := sql.ColumnParameter(chosen.Types)
 	// The mark covers all present messages, unless UpTo or a past moment says where it ends.
 	mark := markTimeSuffix(tx.EventTime().UnixMicro())
 	upTo, keep, args := MaxID, raiseReadToNewest, []any{user, types, chosen.Types, mark}
@@ -321,14 +309,13 @@ func updateStatesByID(ctx context.Context, tx *sql.Tx, user services.UserID, ids
 
 // lockUserTypes runs a statement that locks a user's states of some types and returns the types. The result has a row of the user and
 // each type, in order. A user without a state of a type has no message of that type, so there is nothing to lock and nothing to mark.
-func lockUserTypes(ctx context.Context, tx *sql.Tx, user services.UserID, st sql.Statement, args ...any) (which sql.RowsParameter, err error) {
-	err = tx.Each(ctx, st, args, func(scan func(...any) error) error {
+func lockUserTypes(ctx context.Context, tx *sql.Tx, user services.UserID, st sql.Statement, args ...any) (sql.RowsParameter, error) {
+	return sql.ReadRows(ctx, tx, st, args, func(scan sql.Scan, row *[]any) error {
 		var kind string
 		err := scan(&kind)
-		which = append(which, []any{user, kind})
+		*row = []any{user, kind}
 		return err
 	})
-	return which, err
 }
 
 // updateStates runs an update of a user's rows that returns their types. The caller has locked all types that it may touch: the
@@ -338,13 +325,7 @@ func updateStates(ctx context.Context, tx *sql.Tx, locked sql.RowsParameter, st 
 	if len(locked) == 0 {
 		return nil, nil
 	}
-	changed := map[string]bool{}
-	err := tx.Each(ctx, st, args, func(scan func(...any) error) error {
-		var kind string
-		err := scan(&kind)
-		changed[kind] = true
-		return err
-	})
+	changed, err := sql.ReadSet[string](ctx, tx, st, args...)
 	if err != nil {
 		return nil, err
 	}

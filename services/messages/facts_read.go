@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"tidings/services"
 	"tidings/services/sql"
@@ -128,49 +127,30 @@ func listMessages(ctx context.Context, db *sql.DB, user services.UserID, types [
 // readMessages reads messages of a user by their IDs; a message that the user does not have is absent.
 func readMessages(ctx context.Context, db *sql.DB, user services.UserID, ids []ID) (map[ID]Message, error) {
 	list, err := selectMessages(ctx, db, messagesByID, user, sql.Numbers(ids))
-	found := make(map[ID]Message, len(list))
-	for _, message := range list {
-		found[message.ID] = message
-	}
-	return found, err
+	return services.KeyBy(list, func(message Message) ID { return message.ID }), err
 }
 
 // selectMessages runs a statement that selects messageColumns and the time of reading.
-func selectMessages(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []Message, err error) {
-	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
-		var m Message
+func selectMessages(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) ([]Message, error) {
+	return sql.ReadRows(ctx, db, st, args, func(scan sql.Scan, m *Message) error {
 		var created, updated int64
 		var at sql.NullInt64
 		err := scan(&m.ID, &m.Type, &m.Title, &m.Content, &created, &updated, &at)
-		m.CreatedAt, m.UpdatedAt, m.ReadAt = sql.FromMicros(created), sql.FromMicros(updated), timeOrNone(at)
-		list = append(list, m)
+		m.CreatedAt, m.UpdatedAt, m.ReadAt = sql.FromMicros(created), sql.FromMicros(updated), sql.FromMicrosOrZero(at.Int64)
 		return err
 	})
-	return list, err
-}
-
-// timeOrNone is a nullable time; null is the zero time.
-func timeOrNone(us sql.NullInt64) time.Time {
-	if !us.Valid {
-		return time.Time{}
-	}
-	return sql.FromMicros(us.Int64)
 }
 
 // readReports reads messages as their senders see them, with the numbers of recipients and of readers. A message that does not exist
 // is absent.
 func readReports(ctx context.Context, db *sql.DB, ids []ID) (map[ID]SentMessage, error) {
-	found := make(map[ID]SentMessage, len(ids))
-	err := db.Each(ctx, reportsOf, []any{sql.Numbers(ids)}, func(scan func(...any) error) error {
-		var report SentMessage
+	return sql.ReadByKey(ctx, db, reportsOf, []any{sql.Numbers(ids)}, func(scan sql.Scan, id *ID, report *SentMessage) error {
 		var created, updated int64
 		m := &report.Message
 		err := scan(&m.ID, &m.Type, &m.Title, &m.Content, &created, &updated, &report.Recipients, &report.ReadCount)
-		m.CreatedAt, m.UpdatedAt = sql.FromMicros(created), sql.FromMicros(updated)
-		found[m.ID] = report
+		*id, m.CreatedAt, m.UpdatedAt = m.ID, sql.FromMicros(created), sql.FromMicros(updated)
 		return err
 	})
-	return found, err
 }
 
 // readReport returns the report of one message. The error is NOT_FOUND if there is no such message. The caller has the scope of the

@@ -53,19 +53,7 @@ func typesOfOwnMessages(ctx context.Context, tx *sql.Tx, user services.UserID, i
 
 // deliveredTypes are the types of those messages of which the user has a row.
 func deliveredTypes(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) (map[ID]string, error) {
-	return typesByID(ctx, tx, typesOfMessages, user, sql.Numbers(ids))
-}
-
-// typesByID runs a statement that selects messages and their types.
-func typesByID(ctx context.Context, tx *sql.Tx, st sql.Statement, args ...any) (map[ID]string, error) {
-	types := map[ID]string{}
-	return types, tx.Each(ctx, st, args, func(scan func(...any) error) error {
-		var id ID
-		var kind string
-		err := scan(&id, &kind)
-		types[id] = kind
-		return err
-	})
+	return sql.ReadMap[ID, string](ctx, tx, typesOfMessages, user, sql.Numbers(ids))
 }
 
 // firstMissingID is the first of some messages that is not among those found; 0 if all are.
@@ -132,7 +120,7 @@ func deliveriesBefore(ctx context.Context, tx *sql.Tx, user services.UserID, id 
 // deliveriesTo are the queued deliveries of some messages whose recipients include a user, and the types of these messages. It reads the
 // payloads of all chunks, up to 40 for each message: that happens only to a mark that comes within moments after the message.
 func deliveriesTo(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) (chunks []delivery, types []string, err error) {
-	exist, err := typesByID(ctx, tx, typesSent, sql.Numbers(ids))
+	exist, err := sql.ReadMap[ID, string](ctx, tx, typesSent, sql.Numbers(ids))
 	if err != nil || len(exist) == 0 {
 		return nil, nil, err
 	}

@@ -103,10 +103,7 @@ func (im *messageImport) AddLine(ctx context.Context, line []byte) error {
 // row reads a line and finds its message, in newMessages or in the database. A message that is in neither is new, and row adds it to
 // newMessages. The rest of the line is checked first: a bad line must not leave a message without recipients.
 func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, err error) {
-	if len(line) > importForm.MaxBytesPerLine {
-		return row, services.Errorf(services.Invalid, "longer than %d bytes", importForm.MaxBytesPerLine)
-	}
-	if err := importer.ReadObject(line, &row, "key, type, title, content and to"); err != nil {
+	if err := importForm.ReadObject(line, &row, "key, type, title, content and to"); err != nil {
 		return row, err
 	}
 	if err := refs.CheckKey("key", row.Key); err != nil {
@@ -206,11 +203,7 @@ func (im *messageImport) Commit(ctx context.Context, line int64) error {
 		for _, row := range im.batch {
 			// The jobs deliver each row: the server's workers write the recipients' rows, however many there
 			// are, and a recipient who has the message already does not get it again.
-			users := make([]services.UserID, len(row.To))
-			for i, key := range row.To {
-				users[i] = ids[key]
-			}
-			queued, err := DeliverJobs(row.message, users)
+			queued, err := DeliverJobs(row.message, services.Map(row.To, func(key string) services.UserID { return ids[key] }))
 			if err != nil {
 				return err
 			}

@@ -30,7 +30,7 @@ type delivery struct {
 // kinds are the kinds of jobs that New registers.
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobDeliver, Class: jobs.BulkClass, Each: s.deliver, ChangedCounts: jobs.CountsOf(deliveryRecipients, services.SourceSiteMessages)},
+		{Name: jobDeliver, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.deliver), ChangedCounts: jobs.CountsOf(deliveryRecipients, services.SourceSiteMessages)},
 		{Name: jobCounts, Class: jobs.ShortClass, Each: jobs.UserWork(s.projectCounts), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceSiteMessages)},
 	}
 }
@@ -90,11 +90,7 @@ func (s *Service) projectCounts(ctx context.Context, user services.UserID) error
 
 // deliver writes the rows of a chunk and projects the counts of its users. If the job is repeated after a crash between the two
 // steps, it writes no row and projects the counts as they are then.
-func (s *Service) deliver(ctx context.Context, job jobs.Job) error {
-	var chunk delivery
-	if err := jobs.ReadPayload(job, &chunk); err != nil {
-		return err
-	}
+func (s *Service) deliver(ctx context.Context, job jobs.Job, chunk delivery) error {
 	var states []unreadState
 	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
 		states, err = deliver(ctx, tx, chunk.Message, chunk.Users, chunk.SentInPast)

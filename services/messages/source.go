@@ -99,10 +99,7 @@ func (Source) Render(v *source.Rendering, badges *services.Badges) {
 // Explain lists the unread messages of each type.
 func (s Source) Explain(ctx context.Context, of source.ExplainRequest) (explanations []services.Explanation, err error) {
 	// kinds are the types that the badges show, so that each explanation stands beside its count.
-	kinds := make([]string, len(of.Badges.SiteMessages.Types))
-	for i, kind := range of.Badges.SiteMessages.Types {
-		kinds[i] = kind.Type
-	}
+	kinds := services.Map(of.Badges.SiteMessages.Types, func(kind services.MessageTypeCount) string { return kind.Type })
 	unread, err := s.newest(ctx, of.User, kinds, true, of.MaxItems())
 	if err != nil {
 		return nil, err

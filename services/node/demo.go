@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"tidings/services"
 	"tidings/services/demo"
 )
 
@@ -112,9 +113,7 @@ func (s *Server) flushDemoRedis(w http.ResponseWriter, r *http.Request) {
 	}
 	// The hold covers the wait and the comparison after it. A page that goes away earlier flushes nothing.
 	s.world.PausePeople(settleTimeBeforeFlush + pauseAfterFlush)
-	select {
-	case <-time.After(settleTimeBeforeFlush):
-	case <-r.Context().Done():
+	if services.Sleep(r.Context(), settleTimeBeforeFlush) != nil {
 		return
 	}
 	keys, err := s.Redis.Client.EmptyOwnServer(r.Context())

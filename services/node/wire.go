@@ -98,9 +98,8 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 			viewService.Source(),
 		},
 	})
-	// The hub and the stream come after the badges, which they render and compare.
 	s.wireHub()
-	s.wireStream()
+	s.wireStream() // after the badges, which hub and stream render and compare
 	feedService := feed.New(feed.Config{
 		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Posts: s.Caches.Posts, Reader: s.Caches.Reader, Pulled: s.Caches.Pulled,
 		InFlight: s.Caches.InFlight, Projector: s.Projector, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Settings: s.Config.Feed,

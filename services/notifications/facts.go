@@ -87,11 +87,7 @@ type group struct {
 func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]categoryState, error) {
 	// Duplicates are removed: the maps below have the cause as the key, and each cause must move its group once.
 	causes, moments := splitEventMoments(causes)
-	named := make([]counter, len(causes))
-	for i, cause := range causes {
-		named[i] = counter{cause.Recipient, cause.Category}
-	}
-	b, err := lockCounters(ctx, tx, named)
+	b, err := lockCounters(ctx, tx, services.Map(causes, func(cause Cause) counter { return counter{cause.Recipient, cause.Category} }))
 	if err != nil {
 		return nil, err
 	}
@@ -118,12 +114,9 @@ func applyStoredCausesPage(ctx context.Context, tx *sql.Tx, all []services.Categ
 	if _, _, err := lockAllCounters(ctx, tx, recipient, all); err != nil {
 		return nil, last, false, err
 	}
-	var causes []Cause
-	err = tx.Each(ctx, causesOfActor, []any{recipient, actor, after.Category, after.Subject, after.Object, limit}, func(scan func(...any) error) error {
-		c := Cause{Recipient: recipient, Actor: actor}
-		err := scan(&c.Category, &c.Subject, &c.Object)
-		causes = append(causes, c)
-		return err
+	causes, err := sql.ReadRows(ctx, tx, causesOfActor, []any{recipient, actor, after.Category, after.Subject, after.Object, limit}, func(scan sql.Scan, c *Cause) error {
+		*c = Cause{Recipient: recipient, Actor: actor}
+		return scan(&c.Category, &c.Subject, &c.Object)
 	})
 	if err != nil || len(causes) == 0 {
 		return nil, last, false, err
@@ -289,10 +282,9 @@ func (b *lockedCounters) assignPositions(ctx context.Context, missing []newCause
 
 // insert stores new causes with their positions.
 func (b *lockedCounters) insert(ctx context.Context, placed []newCause) error {
-	fresh := make([][]any, len(placed))
-	for i, r := range placed {
-		fresh[i] = []any{r.Recipient, r.Category, r.Subject, r.Actor, r.Object, r.position, halfDayOf(r.atMicros), r.atMicros, r.counts}
-	}
+	fresh := services.Map(placed, func(r newCause) []any {
+		return []any{r.Recipient, r.Category, r.Subject, r.Actor, r.Object, r.position, halfDayOf(r.atMicros), r.atMicros, r.counts}
+	})
 	_, err := b.tx.Insert(ctx, insertCauses, fresh)
 	return err
 }

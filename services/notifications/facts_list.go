@@ -154,12 +154,8 @@ func (q listQuery) categoryRows(today int64) sql.RowsParameter {
 // afterwards has a later generation. The same statement reads the greatest unread position: a mark that reaches up to the first
 // row of the list then covers every notification that had arrived.
 func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err error) {
-	categories := make(sql.RowsParameter, len(q.categories))
-	for i, category := range q.categories {
-		categories[i] = []any{category}
-	}
 	var last services.NotificationID
-	if _, err := db.One(ctx, generationAndNewestUnread, []any{q.user, categories}, &page.MarkGeneration, &last); err != nil {
+	if _, err := db.One(ctx, generationAndNewestUnread, []any{q.user, sql.ColumnParameter(q.categories)}, &page.MarkGeneration, &last); err != nil {
 		return page, err
 	}
 	if len(q.categories) == 0 || q.limit <= 0 {

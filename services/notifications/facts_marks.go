@@ -76,11 +76,7 @@ UPDATE notification_groups SET read_to = undo_to, undo = 0, unread_gen = $3 WHER
 
 // lockAllCounters locks all counters of one recipient. Marks take all of them, because they do not know which categories they change.
 func lockAllCounters(ctx context.Context, tx *sql.Tx, user services.UserID, categories []services.Category) (*lockedCounters, *recipientRow, error) {
-	named := make([]counter, len(categories))
-	for i, category := range categories {
-		named[i] = counter{user, category}
-	}
-	b, err := lockCounters(ctx, tx, named)
+	b, err := lockCounters(ctx, tx, services.Map(categories, func(category services.Category) counter { return counter{user, category} }))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -152,16 +148,12 @@ type placedGroup struct {
 
 // readGroupsAt finds the groups of some positions of a user. A position that is not in the user's list is absent.
 func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, positions []services.NotificationID) (map[services.NotificationID]placedGroup, error) {
-	found := make(map[services.NotificationID]placedGroup, len(positions))
-	err := r.Each(ctx, groupsAtPositions, []any{user, sql.Numbers(positions)}, func(scan func(...any) error) error {
-		p := placedGroup{group: group{counter: counter{recipient: user}}}
-		var position services.NotificationID
-		err := scan(&p.category, &p.subject, &p.halfDay, &position, &p.id, &p.newestPosition)
+	return sql.ReadByKey(ctx, r, groupsAtPositions, []any{user, sql.Numbers(positions)}, func(scan sql.Scan, position *services.NotificationID, p *placedGroup) error {
+		p.recipient = user
+		err := scan(&p.category, &p.subject, &p.halfDay, position, &p.id, &p.newestPosition)
 		p.id = cmp.Or(p.id, p.newestPosition)
-		found[position] = p
 		return err
 	})
-	return found, err
 }
 
 // markSeen marks some categories seen up to a position, 0 for everything. Marks only rise, and the version of a category rises
@@ -248,11 +240,7 @@ func (b *lockedCounters) readMarkedGroups(ctx context.Context, user services.Use
 		}
 		add(p, position)
 	}
-	list := make(sql.RowsParameter, len(groups))
-	for i, g := range groups {
-		list[i] = []any{g.category, g.subject, g.halfDay, reach[g]}
-	}
-	return list, nil
+	return services.Map(groups, func(g group) []any { return []any{g.category, g.subject, g.halfDay, reach[g]} }), nil
 }
 
 // notInListError is the error for an ID that is not in the user's list. It is the same for another user's ID and for an unused one.
@@ -268,10 +256,7 @@ func (b *lockedCounters) markCategoriesRead(ctx context.Context, user services.U
 		return 0, err
 	}
 	// Lists in SQL arguments are strings.
-	categories := make([]string, len(read.Categories))
-	for i, category := range read.Categories {
-		categories[i] = string(category)
-	}
+	categories := services.Map(read.Categories, func(category services.Category) string { return string(category) })
 	// The groups that are shown come first: whether any of them changed decides whether there is something to undo.
 	if changed, err = b.runRecordingChanges(ctx, user, markUnreadGroupsRead, user, categories, upTo, int64(undo), int64(read.MarkGeneration)); err != nil {
 		return 0, err

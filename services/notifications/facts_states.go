@@ -41,11 +41,7 @@ func (s categoryState) documentCounts(hosts *services.HostCategories) (counts se
 
 // categoriesOf are the categories of some states.
 func categoriesOf(states []categoryState) []services.Category {
-	list := make([]services.Category, len(states))
-	for i, state := range states {
-		list[i] = state.Category
-	}
-	return list
+	return services.Map(states, func(state categoryState) services.Category { return state.Category })
 }
 
 // countUnseen reads the states of some counters, each followed by its unseen groups counted by half day; a state's own row has
@@ -90,10 +86,7 @@ func statesOfUsers(ctx context.Context, db *sql.DB, users []services.UserID) ([]
 
 // statesOf reads the states of counters that the transaction has locked. It sorts them by recipient and category.
 func statesOf(ctx context.Context, tx *sql.Tx, counters []counter) ([]categoryState, error) {
-	list := make(sql.RowsParameter, len(counters))
-	for i, key := range counters {
-		list[i] = []any{key.recipient, key.category}
-	}
+	list := sql.RowsParameter(services.Map(counters, func(key counter) []any { return []any{key.recipient, key.category} }))
 	return readStates(ctx, tx.Runner, statesByCounter, list, tx.Now)
 }
 

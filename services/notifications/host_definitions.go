@@ -182,16 +182,13 @@ func appendDefinitionChange(ctx context.Context, tx *sql.Tx, name services.Categ
 }
 
 // Definitions lists the categories of the host application from SQL.
-func (s *Service) Definitions(ctx context.Context) (list []CategoryDefinition, err error) {
-	err = s.db.Each(ctx, listDefinitions, nil, func(scan func(...any) error) error {
-		var d CategoryDefinition
+func (s *Service) Definitions(ctx context.Context) ([]CategoryDefinition, error) {
+	return sql.ReadRows(ctx, s.db, listDefinitions, nil, func(scan sql.Scan, d *CategoryDefinition) error {
 		var created, updated int64
 		err := scan(&d.ID, &d.Name, &d.ExpiryDays, &d.Grouped, &d.DefaultMode, &created, &updated)
 		d.CreatedAt, d.UpdatedAt = sql.FromMicros(created), sql.FromMicros(updated)
-		list = append(list, d)
 		return err
 	})
-	return list, err
 }
 
 // LoadAndDefineCategories loads the definitions, and defines the categories of the configuration, before the node serves.

@@ -111,11 +111,9 @@ func addHostContents(ctx context.Context, db *sql.DB, list []Notification, newes
 	if len(ids) == 0 {
 		return nil
 	}
-	found := make(map[services.HostNotificationID]HostNotificationContent, len(ids))
-	err := db.Each(ctx, hostNotificationContents, []any{sql.Numbers(ids)}, func(scan func(...any) error) error {
-		var content HostNotificationContent
-		err := scan(&content.ID, &content.Title, &content.Body, &content.GroupKey, &content.About.Type, &content.About.Number)
-		found[content.ID] = content
+	found, err := sql.ReadByKey(ctx, db, hostNotificationContents, []any{sql.Numbers(ids)}, func(scan sql.Scan, id *services.HostNotificationID, content *HostNotificationContent) error {
+		err := scan(id, &content.Title, &content.Body, &content.GroupKey, &content.About.Type, &content.About.Number)
+		content.ID = *id
 		return err
 	})
 	if err != nil {

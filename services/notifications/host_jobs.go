@@ -35,7 +35,7 @@ type recipientChunk struct {
 // hostJobKinds are the kinds of jobs of host notifications.
 func (s *Service) hostJobKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobNotifyChunk, Class: jobs.BulkClass, Each: s.notifyChunk, ChangedCounts: jobs.CountsOf(usersOfChunk, services.SourceNotifications)},
+		{Name: jobNotifyChunk, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.notifyChunk), ChangedCounts: jobs.CountsOf(usersOfChunk, services.SourceNotifications)},
 		{Name: jobWithdraw, Class: jobs.BulkClass, Each: jobs.ObjectWork(s.withdrawFromRecipients), ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceNotifications)},
 		{Name: jobPurgeCategory, Class: jobs.BulkClass, Each: s.purgeCategory, ChangedCounts: jobs.NoCounts()},
 	}
@@ -64,11 +64,7 @@ func purgeCategoryJob(category services.Category) jobs.NewJob {
 
 // notifyChunk writes the rows of a chunk and projects the counts of its users. A repetition writes nothing and projects the
 // present counts. A notification that was withdrawn before the job ran is not written at all.
-func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
-	var chunk recipientChunk
-	if err := jobs.ReadPayload(job, &chunk); err != nil {
-		return err
-	}
+func (s *Service) notifyChunk(ctx context.Context, job jobs.Job, chunk recipientChunk) error {
 	var states []categoryState
 	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
 		// Write may run the function again: the first run's states must not be projected after a withdrawal.
@@ -98,12 +94,9 @@ func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
 // withdrawFromRecipients makes the rows agree with them: the causes no longer count.
 func (s *Service) withdrawFromRecipients(ctx context.Context, _ jobs.Job, id services.HostNotificationID) error {
 	for after, more := services.UserID(0), true; more; {
-		var causes []Cause
-		err := s.db.Each(ctx, hostNotificationRecipients, []any{id, after, recipientChunkSize}, func(scan func(...any) error) error {
-			c := Cause{Object: services.SortableID(id)}
-			err := scan(&c.Recipient, &c.Category, &c.Subject, &c.Actor)
-			causes = append(causes, c)
-			return err
+		causes, err := sql.ReadRows(ctx, s.db, hostNotificationRecipients, []any{id, after, recipientChunkSize}, func(scan sql.Scan, c *Cause) error {
+			*c = Cause{Object: services.SortableID(id)}
+			return scan(&c.Recipient, &c.Category, &c.Subject, &c.Actor)
 		})
 		if err != nil || len(causes) == 0 {
 			return err
@@ -218,11 +211,7 @@ func (s *Service) purgeCategoryOfUsers(ctx context.Context, category services.Ca
 // purgeCategoryRows deletes a category's rows of some users, under their locks: a notification that is applied concurrently is written
 // before the deletion, or finds no category.
 func purgeCategoryRows(ctx context.Context, tx *sql.Tx, category services.Category, users []services.UserID) error {
-	named := make([]counter, len(users))
-	for i, user := range users {
-		named[i] = counter{user, category}
-	}
-	if _, err := lockCounters(ctx, tx, named); err != nil {
+	if _, err := lockCounters(ctx, tx, services.Map(users, func(user services.UserID) counter { return counter{user, category} })); err != nil {
 		return err
 	}
 	// keepLastPurgedPosition reads the states, so it comes before they go.

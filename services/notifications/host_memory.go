@@ -111,11 +111,7 @@ func (m *CategoryMemory) allCategories() []services.Category {
 
 // hostCategoryNames are the names of categories.
 func hostCategoryNames(hosts []services.HostCategory) []services.Category {
-	names := make([]services.Category, len(hosts))
-	for i, host := range hosts {
-		names[i] = host.Name
-	}
-	return names
+	return services.Map(hosts, func(host services.HostCategory) services.Category { return host.Name })
 }
 
 // parseConfiguredCategories parses NAME and NAME=OPTION+OPTION items, or returns the reason why they are invalid. The options are

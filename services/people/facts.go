@@ -187,15 +187,7 @@ func PreviousVisit(ctx context.Context, s *sql.DB, user services.UserID) (time.T
 
 // IDs returns the IDs of users by key. A key that was never mentioned is absent, and so is the key of a user who is being erased.
 func IDs(ctx context.Context, r sql.Reader, keys []string) (map[string]services.UserID, error) {
-	ids := make(map[string]services.UserID, len(keys))
-	err := r.Each(ctx, usersByKey, []any{keys}, func(scan func(...any) error) error {
-		var key string
-		var id services.UserID
-		err := scan(&key, &id)
-		ids[key] = id
-		return err
-	})
-	return ids, err
+	return sql.ReadMap[string, services.UserID](ctx, r, usersByKey, keys)
 }
 
 // ByID reads users by ID. An unknown ID is absent; so is the ID of a user who is being erased, whose content then has no author.
@@ -224,15 +216,12 @@ func InactiveUsers(ctx context.Context, s *sql.DB, after services.UserID, limit 
 
 // LastVisits reads when users were last seen; the zero time for a user who never was. An unknown user ID is absent.
 func LastVisits(ctx context.Context, s *sql.DB, users []services.UserID) (map[services.UserID]time.Time, error) {
-	visits := make(map[services.UserID]time.Time, len(users))
-	err := s.Each(ctx, lastVisits, []any{users}, func(scan func(...any) error) error {
-		var user services.UserID
+	return sql.ReadByKey(ctx, s, lastVisits, []any{users}, func(scan sql.Scan, user *services.UserID, visit *time.Time) error {
 		var at int64
-		err := scan(&user, &at)
-		if visits[user] = (time.Time{}); at > 0 {
-			visits[user] = sql.FromMicros(at)
+		err := scan(user, &at)
+		if at > 0 {
+			*visit = sql.FromMicros(at)
 		}
 		return err
 	})
-	return visits, err
 }

@@ -41,24 +41,13 @@ func AlertMessagesFromNow(ctx context.Context, tx *sql.Tx, user services.UserID)
 
 // ReadAlertStarts reads the AlertStarts of some users. A user that all items alert is absent.
 func ReadAlertStarts(ctx context.Context, r sql.Reader, users []services.UserID) (map[services.UserID]AlertStarts, error) {
-	from := map[services.UserID]AlertStarts{}
 	if len(users) == 0 {
-		return from, nil
+		return map[services.UserID]AlertStarts{}, nil
 	}
-	err := r.Each(ctx, alertsFrom, []any{users}, func(scan func(...any) error) error {
-		var user services.UserID
+	return sql.ReadByKey(ctx, r, alertsFrom, []any{users}, func(scan sql.Scan, user *services.UserID, from *AlertStarts) error {
 		var follows, messages int64
-		err := scan(&user, &follows, &messages)
-		from[user] = AlertStarts{timeOrZero(follows), timeOrZero(messages)}
+		err := scan(user, &follows, &messages)
+		*from = AlertStarts{sql.FromMicrosOrZero(follows), sql.FromMicrosOrZero(messages)}
 		return err
 	})
-	return from, err
-}
-
-// timeOrZero is the time in a column; 0 is the zero time.
-func timeOrZero(micros int64) time.Time {
-	if micros == 0 {
-		return time.Time{}
-	}
-	return sql.FromMicros(micros)
 }

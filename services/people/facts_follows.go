@@ -104,37 +104,34 @@ func Edge(ctx context.Context, s *sql.DB, follower, followee services.UserID) (e
 
 // Edges returns the follows by which some users follow one user and see that user's posts. Users without such a follow are absent.
 func Edges(ctx context.Context, s *sql.DB, followers []services.UserID, followee services.UserID) (map[services.UserID]services.FollowEdge, error) {
-	edges := make(map[services.UserID]services.FollowEdge, len(followers))
-	err := s.Each(ctx, edgesTo, []any{followers, followee}, func(scan func(...any) error) error {
-		edge, held := services.FollowEdge{Followee: followee}, int64(0)
-		err := scan(&edge.Follower, &edge.PostsCountAfter, &held)
-		edges[edge.Follower] = WithDecodedMode(edge, held)
-		return err
-	})
-	return edges, err
+	list, err := readEdgesTo(ctx, s, followee, edgesTo, followers, followee)
+	return services.KeyBy(list, func(edge services.FollowEdge) services.UserID { return edge.Follower }), err
 }
 
 // EdgesFrom returns the follows by which one user follows some users and sees their posts. Users without such a follow are absent.
 func EdgesFrom(ctx context.Context, s *sql.DB, follower services.UserID, followees []services.UserID) (map[services.UserID]services.FollowEdge, error) {
-	edges := make(map[services.UserID]services.FollowEdge, len(followees))
-	err := s.Each(ctx, edgesFrom, []any{follower, followees}, func(scan func(...any) error) error {
-		edge, held := services.FollowEdge{Follower: follower}, int64(0)
-		err := scan(&edge.Followee, &edge.PostsCountAfter, &held)
-		edges[edge.Followee] = WithDecodedMode(edge, held)
+	return sql.ReadByKey(ctx, s, edgesFrom, []any{follower, followees}, func(scan sql.Scan, followee *services.UserID, edge *services.FollowEdge) error {
+		var held int64
+		err := scan(followee, &edge.PostsCountAfter, &held)
+		edge.Follower, edge.Followee = follower, *followee
+		*edge = WithDecodedMode(*edge, held)
 		return err
 	})
-	return edges, err
 }
 
 // Followers lists the followers who see a user's posts and were last seen at activeSince or later, in order of user ID: at most
 // limit followers with IDs greater than after. If activeSince is zero, the last visit does not matter.
 func Followers(ctx context.Context, s *sql.DB, followee, after services.UserID, limit int, activeSince time.Time) ([]services.FollowEdge, error) {
-	var edges []services.FollowEdge
-	err := s.Each(ctx, followersOf, []any{followee, after, activeSince, limit}, func(scan func(...any) error) error {
-		edge, held := services.FollowEdge{Followee: followee}, int64(0)
+	return readEdgesTo(ctx, s, followee, followersOf, followee, after, activeSince, limit)
+}
+
+// readEdgesTo reads follows of one user by a statement that selects the follower, the start and the mode of each.
+func readEdgesTo(ctx context.Context, s *sql.DB, followee services.UserID, st sql.Statement, args ...any) ([]services.FollowEdge, error) {
+	return sql.ReadRows(ctx, s, st, args, func(scan sql.Scan, edge *services.FollowEdge) error {
+		edge.Followee = followee
+		var held int64
 		err := scan(&edge.Follower, &edge.PostsCountAfter, &held)
-		edges = append(edges, WithDecodedMode(edge, held))
+		*edge = WithDecodedMode(*edge, held)
 		return err
 	})
-	return edges, err
 }

@@ -99,13 +99,5 @@ func FolloweesInReducedMode(ctx context.Context, s *sql.DB, follower services.Us
 // FollowModesOf reads the modes of a user's follows that are not FollowAll. Audits compare these modes with the modes that users are
 // shown, which all other statements read by FollowColumns.
 func FollowModesOf(ctx context.Context, s *sql.DB, follower services.UserID) (map[services.UserID]services.FollowMode, error) {
-	modes := map[services.UserID]services.FollowMode{}
-	err := s.Each(ctx, modesOf, []any{follower}, func(scan func(...any) error) error {
-		var followee services.UserID
-		var mode services.FollowMode
-		err := scan(&followee, &mode)
-		modes[followee] = mode
-		return err
-	})
-	return modes, err
+	return sql.ReadMap[services.UserID, services.FollowMode](ctx, s, modesOf, follower)
 }

@@ -64,17 +64,10 @@ func HiddenOrBlockedForOwnerCondition(user, viewer, owner string) string {
 // HiddenAuthors returns the authors, among some, whose posts and shows are hidden from a viewer, in one statement; an absent author is
 // shown. No user is hidden from themselves, so a viewer's own page needs no statement.
 func HiddenAuthors(ctx context.Context, r sql.Reader, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
-	hidden := map[services.UserID]bool{}
 	if len(authors) == 0 || len(authors) == 1 && authors[0] == viewer {
-		return hidden, nil
+		return map[services.UserID]bool{}, nil
 	}
-	err := r.Each(ctx, hiddenAuthors, []any{viewer, authors}, func(scan func(...any) error) error {
-		var author services.UserID
-		err := scan(&author)
-		hidden[author] = true
-		return err
-	})
-	return hidden, err
+	return sql.ReadSet[services.UserID](ctx, r, hiddenAuthors, viewer, authors)
 }
 
 // CheckIsAuthor returns the error of a command that only the author of some content may give. err is the error of reading the content.

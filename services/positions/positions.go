@@ -54,28 +54,12 @@ func Of[P ~uint64](ctx context.Context, r sql.Reader, user services.UserID, view
 
 // OfUsers returns the positions of users in a view. Users who never looked are absent.
 func OfUsers[P ~uint64](ctx context.Context, r sql.Reader, users []services.UserID, viewCode string) (map[services.UserID]P, error) {
-	positions := make(map[services.UserID]P, len(users))
 	st, of := positionsIn.ForUsers(users)
-	err := r.Each(ctx, st, []any{of, viewCode}, func(scan func(...any) error) error {
-		var user services.UserID
-		var position P
-		err := scan(&user, &position)
-		positions[user] = position
-		return err
-	})
-	return positions, err
+	return sql.ReadMap[services.UserID, P](ctx, r, st, of, viewCode)
 }
 
 // OfViews returns a user's positions in some views, such as HomeFeedView, by the code of the view. Views that the user never looked at
 // are absent.
 func OfViews(ctx context.Context, r sql.Reader, user services.UserID, viewCodes ...string) (map[string]services.SortableID, error) {
-	positions := make(map[string]services.SortableID, len(viewCodes))
-	err := r.Each(ctx, positionsOf, []any{user, viewCodes}, func(scan func(...any) error) error {
-		var code string
-		var position services.SortableID
-		err := scan(&code, &position)
-		positions[code] = position
-		return err
-	})
-	return positions, err
+	return sql.ReadMap[string, services.SortableID](ctx, r, positionsOf, user, viewCodes)
 }

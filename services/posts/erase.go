@@ -91,12 +91,10 @@ func ErasePosts(remove func(ctx context.Context, tx *sql.Tx, author services.Use
 // blankDeletedPosts removes the author, the text and the import key of deleted posts, and calls blanked for each, in order of ID:
 // other transactions append changes of posts to the changelog in this order too.
 func blankDeletedPosts(ctx context.Context, tx *sql.Tx, author services.UserID, ids []int64, blanked func(context.Context, *sql.Tx, services.PostID, time.Time) error) error {
-	times := map[services.PostID]time.Time{}
-	err := tx.Each(ctx, blankPosts, []any{ids, author}, func(scan func(...any) error) error {
-		var id services.PostID
+	times, err := sql.ReadByKey(ctx, tx, blankPosts, []any{ids, author}, func(scan sql.Scan, id *services.PostID, updated *time.Time) error {
 		var at int64
-		err := scan(&id, &at)
-		times[id] = sql.FromMicros(at)
+		err := scan(id, &at)
+		*updated = sql.FromMicros(at)
 		return err
 	})
 	for _, id := range slices.Sorted(maps.Keys(times)) {

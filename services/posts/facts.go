@@ -236,23 +236,18 @@ func InsertMentions(ctx context.Context, tx *sql.Tx, post services.PostID, menti
 
 // insertMentions stores mentions. Those of the users in listed are recorded as mentions by the list.
 func insertMentions(ctx context.Context, tx *sql.Tx, post services.PostID, mentions []Mention, listed []services.UserID) error {
-	all := make([][]any, len(mentions))
-	for i, mention := range mentions {
-		all[i] = []any{post, mention.User, slices.Contains(listed, mention.User), mention.EditTimeID}
-	}
+	all := services.Map(mentions, func(mention Mention) []any {
+		return []any{post, mention.User, slices.Contains(listed, mention.User), mention.EditTimeID}
+	})
 	_, err := tx.Insert(ctx, insertPostMentions, all)
 	return err
 }
 
 // Mentions lists the mentions of a post, in order of user ID.
-func Mentions(ctx context.Context, r sql.Reader, post services.PostID) (mentions []Mention, err error) {
-	err = r.Each(ctx, postMentions, []any{post}, func(scan func(...any) error) error {
-		var mention Mention
-		err := scan(&mention.User, &mention.EditTimeID)
-		mentions = append(mentions, mention)
-		return err
+func Mentions(ctx context.Context, r sql.Reader, post services.PostID) ([]Mention, error) {
+	return sql.ReadRows(ctx, r, postMentions, []any{post}, func(scan sql.Scan, mention *Mention) error {
+		return scan(&mention.User, &mention.EditTimeID)
 	})
-	return mentions, err
 }
 
 // MentionedByList returns the users in a post's list of mentions, and not those that only its text mentions. unrecorded are

@@ -52,18 +52,10 @@ FROM posts p WHERE p.id < $1 AND p.deleted_at IS NULL ORDER BY p.id DESC LIMIT $
 
 // readRecounts recounts posts from the facts. The cost grows with their likes and answers. One statement is one snapshot, so a
 // difference is a fault, and not a like that came in between.
-func readRecounts(ctx context.Context, r sql.Reader, posts []services.PostID) (list []engagementRecount, err error) {
-	asked := make(sql.RowsParameter, len(posts))
-	for i, post := range posts {
-		asked[i] = []any{post}
-	}
-	err = r.Each(ctx, recountPosts, []any{asked}, func(scan func(...any) error) error {
-		var c engagementRecount
-		err := scan(&c.Post, &c.Stored.Likes, &c.Stored.Comments, &c.Facts.Likes, &c.Facts.Comments)
-		list = append(list, c)
-		return err
+func readRecounts(ctx context.Context, r sql.Reader, posts []services.PostID) ([]engagementRecount, error) {
+	return sql.ReadRows(ctx, r, recountPosts, []any{sql.ColumnParameter(posts)}, func(scan sql.Scan, c *engagementRecount) error {
+		return scan(&c.Post, &c.Stored.Likes, &c.Stored.Comments, &c.Facts.Likes, &c.Facts.Comments)
 	})
-	return list, err
 }
 
 // countedPost is a post with its counts as post_counts has them.
@@ -73,14 +65,10 @@ type countedPost struct {
 }
 
 // readCountsBelow lists the newest posts with IDs below a position, of every kind, with their counts: at most limit, the newest first.
-func readCountsBelow(ctx context.Context, db *sql.DB, below services.PostID, limit int) (list []countedPost, err error) {
-	err = db.Each(ctx, countsBelow, []any{below, limit}, func(scan func(...any) error) error {
-		var of countedPost
-		err := scan(&of.Post, &of.Likes, &of.Comments)
-		list = append(list, of)
-		return err
+func readCountsBelow(ctx context.Context, db *sql.DB, below services.PostID, limit int) ([]countedPost, error) {
+	return sql.ReadRows(ctx, db, countsBelow, []any{below, limit}, func(scan sql.Scan, of *countedPost) error {
+		return scan(&of.Post, &of.Likes, &of.Comments)
 	})
-	return list, err
 }
 
 // mendCounts sets the counts of a post to the counts of the facts, by adding the difference to one of its rows.
@@ -162,11 +150,7 @@ func DeleteLike(ctx context.Context, tx *sql.Tx, post services.PostID, liker ser
 // viewer likes it. Every post is in the result.
 func Engagements(ctx context.Context, db *sql.DB, viewer services.UserID, posts []services.PostID) (map[services.PostID]services.Engagement, error) {
 	found := make(map[services.PostID]services.Engagement, len(posts))
-	asked := make(sql.RowsParameter, len(posts))
-	for i, post := range posts {
-		asked[i] = []any{post}
-	}
-	err := db.Each(ctx, engagementOf, []any{asked, viewer}, func(scan func(...any) error) error {
+	err := db.Each(ctx, engagementOf, []any{sql.ColumnParameter(posts), viewer}, func(scan func(...any) error) error {
 		var post services.PostID
 		var of services.Engagement
 		err := scan(&post, &of.Likes, &of.Comments, &of.LikedByViewer)

@@ -162,14 +162,9 @@ func readFeed(ctx context.Context, db *sql.DB, st sql.Statement, limit int, read
 	if limit <= 0 {
 		return nil, nil
 	}
-	var entries []services.FeedEntry
-	err := db.Each(ctx, st, append([]any{reader, before, limit}, more...), func(scan func(...any) error) error {
-		var entry services.FeedEntry
-		err := scan(&entry.Post, &entry.Author, &entry.CountsAsNew)
-		entries = append(entries, entry)
-		return err
+	return sql.ReadRows(ctx, db, st, append([]any{reader, before, limit}, more...), func(scan sql.Scan, entry *services.FeedEntry) error {
+		return scan(&entry.Post, &entry.Author, &entry.CountsAsNew)
 	})
-	return entries, err
 }
 
 // NewestCountingPost returns the newest pushed post, up to and including an ID, that counts for the reader: by a followed author,

@@ -52,20 +52,8 @@ func Import(ctx context.Context, tx *sql.Tx, posts []services.Post) (inserted in
 // NewestAt returns, for each of some milliseconds, the greatest ID of a post in it. moments are the smallest IDs of these
 // milliseconds: see services.SortableIDAt. A millisecond without posts is absent.
 func NewestAt(ctx context.Context, r sql.Reader, moments []services.SortableID) (map[services.SortableID]services.PostID, error) {
-	newest := make(map[services.SortableID]services.PostID, len(moments))
 	if len(moments) == 0 {
-		return newest, nil
+		return map[services.SortableID]services.PostID{}, nil
 	}
-	asked := make(sql.RowsParameter, len(moments))
-	for i, moment := range moments {
-		asked[i] = []any{moment}
-	}
-	err := r.Each(ctx, newestPostsAt, []any{asked, int64(services.SortableIDsPerMillisecond)}, func(scan func(...any) error) error {
-		var moment services.SortableID
-		var id services.PostID
-		err := scan(&moment, &id)
-		newest[moment] = id
-		return err
-	})
-	return newest, err
+	return sql.ReadMap[services.SortableID, services.PostID](ctx, r, newestPostsAt, sql.ColumnParameter(moments), int64(services.SortableIDsPerMillisecond))
 }

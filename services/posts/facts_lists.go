@@ -102,12 +102,8 @@ func Likes(ctx context.Context, db *sql.DB, viewer services.UserID, pages []Like
 // ShownTo reads posts with their authors, and with the Engagement for a viewer. Posts that are deleted or hidden from the viewer
 // are absent.
 func ShownTo(ctx context.Context, db *sql.DB, viewer services.UserID, posts []services.PostID) (map[services.PostID]ShownPost, error) {
-	asked := make(sql.RowsParameter, len(posts))
-	for i, post := range posts {
-		asked[i] = []any{post}
-	}
 	found := make(map[services.PostID]ShownPost, len(posts))
-	err := db.Each(ctx, shownPosts, []any{asked, viewer}, func(scan func(...any) error) error {
+	err := db.Each(ctx, shownPosts, []any{sql.ColumnParameter(posts), viewer}, func(scan func(...any) error) error {
 		post, err := scanShownPost(scan)
 		found[post.ID] = post
 		return err

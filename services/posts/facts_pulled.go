@@ -40,12 +40,8 @@ func SetPulledVersion(ctx context.Context, tx *sql.Tx, author services.UserID, v
 // Pulled reads the newest pulled posts of authors, at most limit of each. An author without a row in authors is absent. Nodes
 // cache the result with its version of the changelog, and apply the later changes to it.
 func Pulled(ctx context.Context, db *sql.DB, authors []services.UserID, limit int) (map[services.UserID]PulledPosts, error) {
-	list := make(sql.RowsParameter, len(authors))
-	for i, author := range authors {
-		list[i] = []any{author}
-	}
 	found := make(map[services.UserID]PulledPosts)
-	err := db.Each(ctx, pulledPosts, []any{list, limit, authors}, func(scan func(...any) error) error {
+	err := db.Each(ctx, pulledPosts, []any{sql.ColumnParameter(authors), limit, authors}, func(scan func(...any) error) error {
 		var author services.UserID
 		var post services.PostID
 		var version uint64
@@ -72,14 +68,9 @@ func Pulled(ctx context.Context, db *sql.DB, authors []services.UserID, limit in
 // PullAuthorsOf lists the pull authors, who may have pulled posts, that a reader follows and has not muted, and that do not hide from
 // the reader, in order of user ID. The reader's document lists these authors.
 func PullAuthorsOf(ctx context.Context, db *sql.DB, reader services.UserID) ([]services.FollowedAuthor, error) {
-	authors := []services.FollowedAuthor{}
-	err := db.Each(ctx, pullAuthorsOfReader, []any{reader}, func(scan func(...any) error) error {
-		var author services.FollowedAuthor
-		err := scan(&author.Author, &author.ItemsCountAfter)
-		authors = append(authors, author)
-		return err
+	return sql.ReadRows(ctx, db, pullAuthorsOfReader, []any{reader}, func(scan sql.Scan, author *services.FollowedAuthor) error {
+		return scan(&author.Author, &author.ItemsCountAfter)
 	})
-	return authors, err
 }
 
 // IsPullAuthor reports whether an author is listed in their followers' documents.
@@ -143,14 +134,10 @@ func InFlightFanouts(ctx context.Context, db *sql.DB) ([]InFlightFanout, error) 
 }
 
 // readFanouts reads the fan-outs that a statement selects or deletes.
-func readFanouts(ctx context.Context, r sql.Reader, st sql.Statement, args ...any) (list []InFlightFanout, err error) {
-	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
-		var one InFlightFanout
-		err := scan(&one.Post, &one.Author)
-		list = append(list, one)
-		return err
+func readFanouts(ctx context.Context, r sql.Reader, st sql.Statement, args ...any) ([]InFlightFanout, error) {
+	return sql.ReadRows(ctx, r, st, args, func(scan sql.Scan, one *InFlightFanout) error {
+		return scan(&one.Post, &one.Author)
 	})
-	return list, err
 }
 
 // ForgetFanouts deletes the fan-outs that began before a time and have not ended, and returns them. In a fan-out that old, a job of

@@ -126,9 +126,9 @@ func (c *Cleaner) RunOnce(ctx context.Context) (took bool, err error) {
 	position, freed, ended := parsePosition(turn.Position), parseFreed(turn.FreedJSON), false
 	began := time.Now()
 	for step := 0; step < maxCleanerStepsPerTurn && time.Since(began) < cleanerTurnLease/3 && !ended && err == nil; step++ {
-		stepped := time.Now()
+		stepped := time.Now() // a step is followed by a pause of its length
 		if position, ended, err = c.step(ctx, position, &freed); err == nil && !ended {
-			err = c.pauseAfter(ctx, time.Since(stepped))
+			err = services.Sleep(ctx, max(time.Since(stepped), minCleanerPause))
 		}
 	}
 	turn.Position, turn.FreedJSON = toJSON(position), toJSON(freed)
@@ -141,18 +141,6 @@ func (c *Cleaner) RunOnce(ctx context.Context) (took bool, err error) {
 			"unknown", freed.UnknownUsers, "orphans", freed.OrphanKeys, "endless", freed.KeysWithoutExpiry, "keys", freed.DroppedKeys)
 	}
 	return true, errors.Join(err, passed)
-}
-
-// pauseAfter waits as long as a step took.
-func (c *Cleaner) pauseAfter(ctx context.Context, worked time.Duration) error {
-	timer := time.NewTimer(max(worked, minCleanerPause))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 // step cleans the next keys. It counts what it has freed even if it fails afterwards, because a repetition finds those keys gone.

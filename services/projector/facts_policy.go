@@ -59,16 +59,11 @@ func Policies(ctx context.Context, s *sql.DB, users []services.UserID) (map[serv
 // queryPolicies reads policies by one of two statements, each for one user or for many: readPolicies, or lockPolicies, which also
 // locks the rows.
 func queryPolicies(ctx context.Context, r sql.Runner, both sql.UserStatement, users []services.UserID) (map[services.UserID]services.DisplayPolicy, error) {
-	policies := make(map[services.UserID]services.DisplayPolicy, len(users))
 	st, of := both.ForUsers(users)
-	err := r.Each(ctx, st, []any{of}, func(scan func(...any) error) error {
-		var user services.UserID
-		var policy services.DisplayPolicy
+	return sql.ReadByKey(ctx, r, st, []any{of}, func(scan sql.Scan, user *services.UserID, policy *services.DisplayPolicy) error {
 		var turned, dots int64
-		err := scan(&user, &policy.Version, &turned, &dots, &policy.QuietFromMinute, &policy.QuietToMinute, &policy.UTCOffsetMinutes)
+		err := scan(user, &policy.Version, &turned, &dots, &policy.QuietFromMinute, &policy.QuietToMinute, &policy.UTCOffsetMinutes)
 		policy.InTotalInverted, policy.AsDot = services.UnpackSources(uint64(turned)), services.UnpackSources(uint64(dots))
-		policies[user] = policy
 		return err
 	})
-	return policies, err
 }

@@ -33,7 +33,7 @@ func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown r
 	if facts.seenUpTo, err = positions.Of[services.PostID](ctx, p.store, user, positions.HomeFeedView); err != nil {
 		return nil, nil, err
 	}
-	if facts.pulledAuthors, err = p.pullAuthorsOf(ctx, user); err != nil {
+	if facts.pulledAuthors, err = posts.PullAuthorsOf(ctx, p.store, user); err != nil {
 		return nil, nil, err
 	}
 	if facts.modes, err = people.FollowModesOf(ctx, p.store, user); err != nil {

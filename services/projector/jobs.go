@@ -57,10 +57,7 @@ func queueInboxRefills(ctx context.Context, db *sql.DB, since time.Time) (queued
 		if err != nil || len(users) == 0 {
 			return queued, err
 		}
-		refills := make([]jobs.NewJob, len(users))
-		for i, user := range users {
-			refills[i] = RefillInboxJob(user)
-		}
+		refills := services.Map(users, RefillInboxJob)
 		if err := db.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, refills...) }); err != nil {
 			return queued, err
 		}

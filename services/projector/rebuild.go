@@ -258,16 +258,11 @@ func (p *Projector) readRebuildFacts(ctx context.Context, user services.UserID) 
 	return facts, nil
 }
 
-// pullAuthorsOf lists the pull authors that a user's document names.
-func (p *Projector) pullAuthorsOf(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
-	return posts.PullAuthorsOf(ctx, p.store, user)
-}
-
 // feedFacts reads the feed's part of a rebuild. One entry more than the inbox keeps shows where the inbox ends: that entry is the
 // floor, and the newest counting post below it lets the script count without the posts that were cut off.
 func (p *Projector) feedFacts(ctx context.Context, user services.UserID, seen services.PostID) (facts rdb.FeedFacts, err error) {
 	facts = rdb.FeedFacts{Reader: user, SeenUpTo: seen}
-	if facts.PulledAuthors, err = p.pullAuthorsOf(ctx, user); err != nil {
+	if facts.PulledAuthors, err = posts.PullAuthorsOf(ctx, p.store, user); err != nil {
 		return facts, err
 	}
 	if p.hostsReader != nil {

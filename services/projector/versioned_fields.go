@@ -94,11 +94,7 @@ func (p *Projector) PutVersionedFields(ctx context.Context, users []rdb.Versione
 	if err != nil {
 		return err
 	}
-	ids := make([]services.UserID, len(users))
-	for i := range users {
-		ids[i] = users[i].User
-	}
-	return p.HintAndMark(ctx, ids, results)
+	return p.HintAndMark(ctx, services.Map(users, func(item rdb.VersionedFields) services.UserID { return item.User }), results)
 }
 
 // VersionedFieldsByUser groups versioned fields by user, in the order in which the users first occur. PutVersionedFields writes All.

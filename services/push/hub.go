@@ -204,7 +204,7 @@ func (h *Hub) ReconcileAll() {
 	h.mu.Lock()
 	h.retryFailedUsers = true
 	h.mu.Unlock()
-	signal(h.reconcileSignal)
+	services.Signal(h.reconcileSignal)
 }
 
 // Drain refuses new watchers and closes all channels. Values in the channels can still be received. The leases stay until Run ends.

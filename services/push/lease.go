@@ -55,11 +55,7 @@ func (h *Hub) writeLeases(ctx context.Context, users []*user) error {
 
 // idsOf are the IDs of users.
 func idsOf(users []*user) []services.UserID {
-	ids := make([]services.UserID, len(users))
-	for i, u := range users {
-		ids[i] = u.id
-	}
-	return ids
+	return services.Map(users, func(u *user) services.UserID { return u.id })
 }
 
 // queueLeaseRemoval queues the removal of the lease of a user without watchers, at once: nobody on this node needs hints about the
@@ -68,7 +64,7 @@ func (h *Hub) queueLeaseRemoval(u *user) {
 	if !u.inLeaseRemovalQueue && u.canRemoveLease() {
 		u.inLeaseRemovalQueue = true
 		h.leaseRemovalQueue = append(h.leaseRemovalQueue, u)
-		signal(h.leaseRemovalSignal)
+		services.Signal(h.leaseRemovalSignal)
 	}
 }
 

@@ -1,5 +1,7 @@
 package push
 
+import "tidings/services"
+
 // noTimer marks a user without a timer.
 const noTimer = -1
 
@@ -16,7 +18,7 @@ func (h *Hub) startTimer(u *user, at hubTime) {
 	h.timers.fix(int(u.timerIndex))
 	// This user is the first one now: the timer that runs is set for a later time.
 	if h.timers[0] == u {
-		signal(h.firstTimerChanged)
+		services.Signal(h.firstTimerChanged)
 	}
 }
 

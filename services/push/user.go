@@ -171,13 +171,5 @@ func (h *Hub) queueRender(u *user) {
 	h.stopTimer(u)
 	u.phase = phaseQueued
 	h.renderQueue = append(h.renderQueue, u)
-	signal(h.renderSignal)
-}
-
-// signal leaves a token, unless the channel is full.
-func signal(tokens chan<- struct{}) {
-	select {
-	case tokens <- struct{}{}:
-	default:
-	}
+	services.Signal(h.renderSignal)
 }

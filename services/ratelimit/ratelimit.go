@@ -247,10 +247,7 @@ func (l *Limiter) RunOnce(ctx context.Context) {
 	if l.cfg.Ledger == nil || len(keys) == 0 {
 		return
 	}
-	names := make([]string, len(keys))
-	for i, key := range keys {
-		names[i] = key.name()
-	}
+	names := services.Map(keys, func(key bucketKey) string { return key.name() })
 	now := l.cfg.Clock.Now()
 	number := now.UnixMilli() / totalsWindow.Milliseconds()
 	// If this fails, the collected amounts are lost: the other nodes do not subtract them from their buckets.

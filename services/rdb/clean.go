@@ -155,11 +155,7 @@ func (c *Projections) findCleanable(ctx context.Context, keys []string) (found K
 // TrimInboxes cuts inboxes down to the listed entries. A result's Version is 0 if the visible state stays the same; cut has the
 // number of entries that were removed from each inbox.
 func (c *Projections) TrimInboxes(ctx context.Context, users []services.UserID) (results []redis.Result, cut []int, err error) {
-	calls := make([]redis.ScriptCall, len(users))
-	for i, user := range users {
-		calls[i] = redis.ScriptCall{Keys: inboxScriptKeys(user)}
-	}
-	replies, err := c.Client.Change(ctx, inboxTrim, calls)
+	replies, err := c.Client.Change(ctx, inboxTrim, services.Map(users, func(user services.UserID) redis.ScriptCall { return redis.ScriptCall{Keys: inboxScriptKeys(user)} }))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -186,10 +182,9 @@ const AnyVisitDay = -1
 // DropUsers drops the keys of users whose last visit was on the day last or earlier, and returns how many keys of each it dropped.
 // It skips users who have come back since: their document has a later day or is being built, or they have an open subscription.
 func (c *Projections) DropUsers(ctx context.Context, users []services.UserID, last int64) (dropped []int, err error) {
-	calls := make([]redis.ScriptCall, len(users))
-	for i, user := range users {
-		calls[i] = redis.ScriptCall{Keys: userDataAndOnlineKeys(user), Args: []any{last}}
-	}
+	calls := services.Map(users, func(user services.UserID) redis.ScriptCall {
+		return redis.ScriptCall{Keys: userDataAndOnlineKeys(user), Args: []any{last}}
+	})
 	return c.runDrop(ctx, userDrop, calls)
 }
 
@@ -209,10 +204,9 @@ func (c *Projections) EraseUser(ctx context.Context, user services.UserID) error
 // DropLeftovers drops the leftovers of a walk. It returns how many of the dropped keys were orphans, that is, parts of a document
 // whose main key is missing, and how many were endless: copies, leases and keys of registered families without an expiry.
 func (c *Projections) DropLeftovers(ctx context.Context, leftovers []Leftover) (orphans, endless int, err error) {
-	calls := make([]redis.ScriptCall, len(leftovers))
-	for i, leftover := range leftovers {
-		calls[i] = redis.ScriptCall{Keys: leftover.keys, Args: []any{leftover.kind, leftover.markerMember}}
-	}
+	calls := services.Map(leftovers, func(leftover Leftover) redis.ScriptCall {
+		return redis.ScriptCall{Keys: leftover.keys, Args: []any{leftover.kind, leftover.markerMember}}
+	})
 	dropped, err := c.runDrop(ctx, keyDrop, calls)
 	for i, keys := range dropped {
 		if leftovers[i].kind == "orphan" {

@@ -73,10 +73,9 @@ var nextMessageExpiryScript = loadConversationScript("conversations_aged")
 // Call it after states of a new day were put: PutMemberships looks only at the states that it is given, and can only move that time
 // earlier.
 func (c *Projections) UpdateNextMessageExpiry(ctx context.Context, users []services.UserID) error {
-	calls := make([]redis.ScriptCall, len(users))
-	for i, user := range users {
-		calls[i] = redis.ScriptCall{Keys: []string{DocumentKey(user), conversationsKey(user)}}
-	}
+	calls := services.Map(users, func(user services.UserID) redis.ScriptCall {
+		return redis.ScriptCall{Keys: []string{DocumentKey(user), conversationsKey(user)}}
+	})
 	_, err := c.Client.ChangeForResults(ctx, nextMessageExpiryScript, calls)
 	return err
 }

@@ -111,10 +111,9 @@ func (c *Projections) MarkFeedSeen(ctx context.Context, reader services.UserID, 
 // ExpireFeedPosts removes the posts up to upTo, which are too old, from readers' counts. An upTo that is older than an earlier one
 // changes nothing.
 func (c *Projections) ExpireFeedPosts(ctx context.Context, readers []services.UserID, upTo services.PostID) ([]redis.Result, error) {
-	calls := make([]redis.ScriptCall, len(readers))
-	for i, reader := range readers {
-		calls[i] = redis.ScriptCall{Keys: inboxScriptKeys(reader), Args: []any{upTo.String()}}
-	}
+	calls := services.Map(readers, func(reader services.UserID) redis.ScriptCall {
+		return redis.ScriptCall{Keys: inboxScriptKeys(reader), Args: []any{upTo.String()}}
+	})
 	return c.Client.ChangeForResults(ctx, expireFeedPostsScript, calls)
 }
 
@@ -127,11 +126,9 @@ func (c *Projections) TakeUserStamp(ctx context.Context, user services.UserID) (
 // MarkActive records the day in the users' documents and extends their keys' lifetime to at most lifetime from now. For a
 // user without a document nothing is recorded: their next read rebuilds the document, with the day.
 func (c *Projections) MarkActive(ctx context.Context, users []services.UserID, day int64, lifetime time.Duration) error {
-	calls := make([]redis.ScriptCall, len(users))
-	// All keys of a call belong to one user, and so to one master: on a cluster the calls go to all masters at once.
-	for i, user := range users {
-		calls[i] = redis.ScriptCall{Keys: userDataKeys(user), Args: []any{day, jitteredTTLSeconds(lifetime)}}
-	}
+	calls := services.Map(users, func(user services.UserID) redis.ScriptCall {
+		return redis.ScriptCall{Keys: userDataKeys(user), Args: []any{day, jitteredTTLSeconds(lifetime)}}
+	})
 	_, err := c.Client.Change(ctx, markActiveScript, calls)
 	return err
 }

@@ -70,11 +70,7 @@ func (l FeatureList) Key(user services.UserID) string { return redis.UserKey(use
 
 // listKeys are the keys of a user's registered lists.
 func listKeys(user services.UserID) []string {
-	keys := make([]string, len(registeredLists))
-	for i, list := range registeredLists {
-		keys[i] = list.Key(user)
-	}
-	return keys
+	return services.Map(registeredLists, func(list FeatureList) string { return list.Key(user) })
 }
 
 // listByKeyPart returns the registered list whose keys have the part. There are one or two lists, so no map is needed.

@@ -129,10 +129,7 @@ func (c Presence) OnlineOf(ctx context.Context, users []services.UserID) (online
 	shards := slices.Collect(maps.Keys(byShard))
 	commands, err := c.client.Pipeline(ctx, func(p redis.Pipeliner) {
 		for _, shard := range shards {
-			members := make([]string, len(byShard[shard]))
-			for i, user := range byShard[shard] {
-				members[i] = strconv.FormatUint(uint64(user), 10)
-			}
+			members := services.Map(byShard[shard], func(user services.UserID) string { return strconv.FormatUint(uint64(user), 10) })
 			p.ZMScore(ctx, onlineSetKey(shard), members...)
 		}
 	})

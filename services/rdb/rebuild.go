@@ -46,10 +46,9 @@ func (c *Projections) BeginRebuild(ctx context.Context, users []services.UserID,
 	if mode.IsVisit {
 		args[2] = mode.FirstNonIdleDay
 	}
-	calls := make([]redis.ScriptCall, len(users))
-	for i, user := range users {
-		calls[i] = redis.ScriptCall{Keys: userDataKeys(user), Args: args}
-	}
+	calls := services.Map(users, func(user services.UserID) redis.ScriptCall {
+		return redis.ScriptCall{Keys: userDataKeys(user), Args: args}
+	})
 	return c.Client.ChangeForStamps(ctx, rebuildBegin, calls)
 }
 

@@ -123,11 +123,7 @@ var versionedFieldsPut = loadScript("versioned_fields_put")
 // PutVersionedFields writes versioned fields into the users' documents, one script for each user, one round trip for each 500 users. The
 // result is Missing for a user without a document: their rebuild writes the fields.
 func (c *Projections) PutVersionedFields(ctx context.Context, users []VersionedFields) ([]redis.Result, error) {
-	calls := make([]redis.ScriptCall, len(users))
-	for i, user := range users {
-		calls[i] = versionedFieldsCall(user)
-	}
-	return c.Client.ChangeForResults(ctx, versionedFieldsPut, calls)
+	return c.Client.ChangeForResults(ctx, versionedFieldsPut, services.Map(users, versionedFieldsCall))
 }
 
 // versionedFieldsCall is the call of the script versionedFieldsPut for one user. In a rebuild, redis.NumberSteps puts the step's number in the place

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"tidings/services"
+
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 )
@@ -39,20 +41,13 @@ func startEmbedded() (*embeddedServer, error) {
 
 // advanceClock advances the embedded Redis' clock: without that, the server never expires a key.
 func (s *embeddedServer) advanceClock(ctx context.Context) {
-	ticker := time.NewTicker(embeddedClockInterval)
-	defer ticker.Stop()
 	last := time.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			now := time.Now()
-			// The clock advances by the time that has really passed: a ticker skips ticks on a busy machine.
-			s.redis.FastForward(now.Sub(last))
-			last = now
-		}
-	}
+	_ = services.Every(ctx, embeddedClockInterval, func(context.Context) {
+		now := time.Now()
+		// The clock advances by the time that has really passed: a ticker skips ticks on a busy machine.
+		s.redis.FastForward(now.Sub(last))
+		last = now
+	})
 }
 
 // options returns the options with which a client reaches the server.

@@ -161,10 +161,7 @@ func decodeHints(message string) ([]Hint, bool) {
 // QueueChangelogHint queues a hint to other nodes that the changelog has grown. It never waits: RunHints sends the hint, and merges
 // several at once into one. Like every hint it may be lost.
 func (c *Client) QueueChangelogHint() {
-	select {
-	case c.changelogGrown <- struct{}{}:
-	default:
-	}
+	services.Signal(c.changelogGrown)
 }
 
 // runChangelogHints sends the hints of QueueChangelogHint until ctx ends.
@@ -219,10 +216,7 @@ func (c *Client) RunHints(ctx context.Context, receiver HintReceiver) error {
 			pause = firstReconnectPause
 		}
 		c.log.Warn("the connection for hints is lost: until it is back, reconciliation finds the changes", "error", err, "pause", pause)
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		_ = services.Sleep(ctx, pause) // the loop ends with ctx
 		// The pause is half a second at most: reconciliation, which stands in for hints meanwhile, comes each second.
 		pause = min(2*pause, longestReconnectPause)
 	}

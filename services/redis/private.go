@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"time"
 
+	"tidings/services"
+
 	"github.com/redis/go-redis/v9"
 )
 
@@ -168,10 +170,8 @@ func (s *privateServer) keepRunning(ctx context.Context, first chan<- error) {
 			pause = firstRestartPause
 		}
 		s.log.Error("the private redis-server has ended: it is restarted, empty", "cause", err, "pause", pause)
-		select {
-		case <-ctx.Done():
+		if services.Sleep(ctx, pause) != nil {
 			return
-		case <-time.After(pause):
 		}
 		// A server that dies at once, as for want of memory, must not keep a processor busy with its restarts.
 		pause = min(2*pause, slowestRestartPause)

@@ -24,11 +24,7 @@ func CheckKey(field, key string) error {
 func FindKeys(ctx context.Context, stored sql.Reader, kind string, keys []string) (map[services.Ref]RefHolder, error) {
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
-	list := make([]services.Ref, len(keys))
-	for i, key := range keys {
-		list[i] = services.Ref{Type: kind, Text: key}
-	}
-	return findHolders(ctx, stored, list)
+	return findHolders(ctx, stored, services.Map(keys, func(key string) services.Ref { return services.Ref{Type: kind, Text: key} }))
 }
 
 // NewObject is a new object with the ref that a line gives it.

@@ -162,10 +162,9 @@ type ObjectWithRef struct {
 // taken: the caller then rolls the whole import back. The caller has checked the refs. One statement inserts all, because an
 // import has thousands.
 func insertRefs(ctx context.Context, tx *sql.Tx, objects []ObjectWithRef) (inserted int, err error) {
-	rows := make([][]any, len(objects))
-	for i, o := range objects {
-		rows[i] = []any{o.Ref.Type, int64(o.Object.Number), o.Ref.Text, o.Owner, "", ""}
-	}
+	rows := services.Map(objects, func(o ObjectWithRef) []any {
+		return []any{o.Ref.Type, int64(o.Object.Number), o.Ref.Text, o.Owner, "", ""}
+	})
 	return tx.Insert(ctx, importRefs, rows)
 }
 

@@ -79,11 +79,7 @@ func split(line []byte) ([][]byte, error) {
 	if err != nil {
 		return nil, services.Errorf(services.Invalid, "broken quotes")
 	}
-	fields := make([][]byte, len(texts))
-	for i, text := range texts {
-		fields[i] = []byte(strings.TrimSpace(text))
-	}
-	return fields, nil
+	return services.Map(texts, func(text string) []byte { return []byte(strings.TrimSpace(text)) }), nil
 }
 
 // parseRow parses a line. The error describes its fault. newest bounds the time of a follow.

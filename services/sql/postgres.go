@@ -92,10 +92,8 @@ func (s *DB) migrateWithRetries(ctx context.Context, url string) error {
 		default:
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if services.Sleep(ctx, time.Second) != nil {
 			return err
-		case <-time.After(time.Second):
 		}
 	}
 }

@@ -150,21 +150,9 @@ func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error, run postg
 			return errs
 		}
 		// Transactions that conflicted once conflict again unless their waits differ.
-		if err := sleep(ctx, rand.N(time.Duration(1<<try)*2*time.Millisecond)); err != nil {
-			return repeatError(MapError("write again after a conflict", err), len(fns))
+		if services.Sleep(ctx, rand.N(time.Duration(1<<try)*2*time.Millisecond)) != nil {
+			return repeatError(MapError("write again after a conflict", context.Cause(ctx)), len(fns))
 		}
-	}
-}
-
-// sleep waits. If the context ends before, it returns the cause.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
 	}
 }
 

@@ -58,10 +58,7 @@ func (s *Service) compareDueUsers(ctx context.Context) (int, error) {
 // compare compares the badges of due users with their last changes. It reads the badges after the caller has read the marks: a user
 // who is marked later is compared again. An error means that nobody's badges can be read, and nothing is written.
 func (s *Service) compare(ctx context.Context, due []dueUser) ([]comparison, error) {
-	users := make([]services.UserID, len(due))
-	for i, one := range due {
-		users[i] = one.user
-	}
+	users := services.Map(due, func(one dueUser) services.UserID { return one.user })
 	badges, errs := s.peek(ctx, users)
 	// The last changes can be read outside of the writing transaction: nobody else writes them while this node has the lease.
 	before, err := s.ChangesOf(ctx, users)

@@ -85,11 +85,7 @@ var (
 // markUsers marks users, who must be sorted and distinct: rows are locked in their order, and several jobs mark users at the same
 // time. A user who is due earlier keeps that time.
 func markUsers(ctx context.Context, tx *sql.Tx, users []services.UserID, due time.Time) error {
-	rows := make([][]any, len(users))
-	for i, user := range users {
-		rows[i] = []any{user, int64(1), due}
-	}
-	_, err := tx.Insert(ctx, markDue, rows)
+	_, err := tx.Insert(ctx, markDue, services.Map(users, func(user services.UserID) []any { return []any{user, int64(1), due} }))
 	return err
 }
 
@@ -100,14 +96,10 @@ type dueUser struct {
 }
 
 // dueUsers lists users who are due, the longest due first.
-func dueUsers(ctx context.Context, db *sql.DB, limit int) (due []dueUser, err error) {
-	err = db.Each(ctx, listDue, []any{db.Now(), limit}, func(scan func(...any) error) error {
-		var one dueUser
-		err := scan(&one.user, &one.marks)
-		due = append(due, one)
-		return err
+func dueUsers(ctx context.Context, db *sql.DB, limit int) ([]dueUser, error) {
+	return sql.ReadRows(ctx, db, listDue, []any{db.Now(), limit}, func(scan sql.Scan, one *dueUser) error {
+		return scan(&one.user, &one.marks)
 	})
-	return due, err
 }
 
 // Lag counts the users who are due, and returns how long the first has been due. Users who are due at a later time are not
@@ -186,53 +178,35 @@ func (s *Service) HasWriter(ctx context.Context) (bool, error) {
 }
 
 // scanChange reads a row of changes with the key of its user.
-func scanChange(scan func(...any) error) (change Change, err error) {
+func scanChange(scan sql.Scan, change *Change) error {
 	var at int64
 	var state []byte
 	if err := scan(&change.User, &change.Key, &change.Seq, &at, &state); err != nil {
-		return change, err
+		return err
 	}
 	change.At = sql.FromMicros(at)
 	if err := json.Unmarshal(state, &change.State); err != nil {
-		return change, fmt.Errorf("the change of user %d: %w", change.User, err)
+		return fmt.Errorf("the change of user %d: %w", change.User, err)
 	}
-	return change, nil
+	return nil
 }
 
 // ChangesOf reads the newest changes of some users; users without one are absent.
 func (s *Service) ChangesOf(ctx context.Context, users []services.UserID) (map[services.UserID]Change, error) {
-	found := make(map[services.UserID]Change, len(users))
-	err := s.db.Each(ctx, changesOfUsers, []any{users}, func(scan func(...any) error) error {
-		change, err := scanChange(scan)
-		found[change.User] = change
-		return err
-	})
-	return found, err
+	list, err := sql.ReadRows(ctx, s.db, changesOfUsers, []any{users}, scanChange)
+	return services.KeyBy(list, func(change Change) services.UserID { return change.User }), err
 }
 
 // ChangesAfter lists the changes after a position, in their order, at most limit. A change that has been replaced by a newer one of
 // its user is not listed: the newer one follows. A position that was read stays right for ever, because positions are committed in
 // their order.
-func (s *Service) ChangesAfter(ctx context.Context, seq uint64, limit int) (changes []Change, err error) {
-	err = s.db.Each(ctx, changesAfter, []any{seq, limit}, func(scan func(...any) error) error {
-		change, err := scanChange(scan)
-		changes = append(changes, change)
-		return err
-	})
-	return changes, err
+func (s *Service) ChangesAfter(ctx context.Context, seq uint64, limit int) ([]Change, error) {
+	return sql.ReadRows(ctx, s.db, changesAfter, []any{seq, limit}, scanChange)
 }
 
 // readShownHashes reads the hashes of what the last changes of some users show; users without one are absent.
 func readShownHashes(ctx context.Context, db *sql.DB, users []services.UserID) (map[services.UserID]int64, error) {
-	found := make(map[services.UserID]int64, len(users))
-	err := db.Each(ctx, shownHashesOf, []any{users}, func(scan func(...any) error) error {
-		var user services.UserID
-		var hash int64
-		err := scan(&user, &hash)
-		found[user] = hash
-		return err
-	})
-	return found, err
+	return sql.ReadMap[services.UserID, int64](ctx, db, shownHashesOf, users)
 }
 
 // Forget removes everything that the stream holds of a user, and returns the number of rows. Readers no longer see the user, and

@@ -114,10 +114,7 @@ func (s *Service) On() bool { return s.on.Load() }
 
 // wakeWriter makes the writer look for marks now. One pending wake is enough for any number of calls.
 func (s *Service) wakeWriter() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	services.Signal(s.wake)
 }
 
 // Stats reads the numbers of this node.

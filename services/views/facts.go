@@ -147,10 +147,7 @@ func appendAccessTo(list *[]LastAccess) func(scan func(...any) error) error {
 
 // readAccessesByView reads a user's positions in some views, in no order; a view that they never looked at is absent.
 func readAccessesByView(ctx context.Context, db *sql.DB, user services.UserID, views []View) (list []LastAccess, err error) {
-	asked := make(sql.RowsParameter, len(views))
-	for i, view := range views {
-		asked[i] = []any{view.Code, view.ID}
-	}
+	asked := sql.RowsParameter(services.Map(views, func(view View) []any { return []any{view.Code, view.ID} }))
 	err = db.Each(ctx, someAccesses, []any{user, asked}, appendAccessTo(&list))
 	return list, err
 }

@@ -272,11 +272,7 @@ func (s *Service) rebuildMissing(ctx context.Context, accesses []LastAccess, cou
 	if len(indexes) == 0 {
 		return nil
 	}
-	views := make([]View, len(indexes))
-	for k, i := range indexes {
-		views[k] = accesses[i].View
-	}
-	return s.rebuild(ctx, views)
+	return s.rebuild(ctx, services.Map(indexes, func(i int) View { return accesses[i].View }))
 }
 
 // countMissingInSQL counts in SQL the views whose counts are not ready.
@@ -285,11 +281,7 @@ func (s *Service) countMissingInSQL(ctx context.Context, accesses []LastAccess, 
 	if len(indexes) == 0 {
 		return nil
 	}
-	asked := make([]LastAccess, len(indexes))
-	for k, i := range indexes {
-		asked[k] = accesses[i]
-	}
-	facts, err := countNewItems(ctx, s.db, asked, maxCountedItems+1)
+	facts, err := countNewItems(ctx, s.db, services.Map(indexes, func(i int) LastAccess { return accesses[i] }), maxCountedItems+1)
 	if err != nil {
 		return err
 	}

@@ -148,10 +148,7 @@ func (d *deliverer) planLetters(ctx context.Context, e endpoint, down bool) (ite
 	if err != nil || len(waiting) == 0 {
 		return nil, nil, err
 	}
-	users := make([]services.UserID, len(waiting))
-	for i, letter := range waiting {
-		users[i] = letter.User
-	}
+	users := services.Map(waiting, func(letter Letter) services.UserID { return letter.User })
 	// A letter has no text: the user's newest change is sent, which replaces the failed one.
 	newest, err := d.s.cfg.Stream.ChangesOf(ctx, users)
 	if err != nil {
@@ -179,10 +176,7 @@ func (d *deliverer) planChanges(ctx context.Context, e endpoint, seen map[servic
 	if err != nil || len(changes) == 0 {
 		return nil, err == nil, err
 	}
-	users := make([]services.UserID, len(changes))
-	for i, change := range changes {
-		users[i] = change.User
-	}
+	users := services.Map(changes, func(change stream.Change) services.UserID { return change.User })
 	// A change does not wait for the letter of its user, due or dead: it is newer, and replaces the letter.
 	kept, err := listLetters(ctx, d.s.db, lettersOf, e.Name, users)
 	if err != nil {
@@ -215,11 +209,7 @@ func (d *deliverer) setUnsentResults(ctx context.Context, e endpoint, items []ro
 	online := map[services.UserID]bool{}
 	// Sockets are checked once for the whole round: a user who comes online during it gets the event all the same.
 	if e.Filter.OnlyAway && len(items) > 0 {
-		users := make([]services.UserID, len(items))
-		for i, one := range items {
-			users[i] = one.user
-		}
-		if online, err = d.s.cfg.Online(ctx, users); err != nil {
+		if online, err = d.s.cfg.Online(ctx, services.Map(items, func(one roundItem) services.UserID { return one.user })); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"tidings/services"
 	"tidings/services/leases"
@@ -112,22 +111,6 @@ var (
 // endpointLimit is the limit of how many endpoints the installation has.
 var endpointLimit = sql.NewOwnerLimit("webhooks", webhooksWithinLimit)
 
-// timeFromMicros reads a time of the table; 0 is the zero time.
-func timeFromMicros(us int64) time.Time {
-	if us == 0 {
-		return time.Time{}
-	}
-	return sql.FromMicros(us)
-}
-
-// micros returns a time as a column stores it, in microseconds; the zero time is 0.
-func micros(at time.Time) int64 {
-	if at.IsZero() {
-		return 0
-	}
-	return at.UnixMicro()
-}
-
 // parseSecrets reads the column secrets. The error does not contain its text.
 func parseSecrets(text string) (secrets []secret, err error) {
 	if err := json.Unmarshal([]byte(text), &secrets); err != nil {
@@ -155,16 +138,15 @@ func readEndpoint(ctx context.Context, r sql.Reader, st sql.Statement, name stri
 	if err != nil || !found {
 		return e, found, err
 	}
-	e.Filter.Sources, e.retryAt, e.receiverGone = parseSources(sources), timeFromMicros(retryAt), haltedAt > 0
+	e.Filter.Sources, e.retryAt, e.receiverGone = parseSources(sources), sql.FromMicrosOrZero(retryAt), haltedAt > 0
 	e.secrets, err = parseSecrets(secrets)
 	return e, true, err
 }
 
 // Endpoints lists the endpoint of this name, or, if name is "", all endpoints in the order of their names.
-func (s *Service) Endpoints(ctx context.Context, name string) (list []Endpoint, err error) {
+func (s *Service) Endpoints(ctx context.Context, name string) ([]Endpoint, error) {
 	now := s.db.Now()
-	err = s.db.Each(ctx, listWebhooks, []any{name}, func(scan func(...any) error) error {
-		var e Endpoint
+	return sql.ReadRows(ctx, s.db, listWebhooks, []any{name}, func(scan sql.Scan, e *Endpoint) error {
 		var secrets, sources string
 		var created, retry, halted, ok, failed int64
 		var since sql.NullInt64
@@ -175,34 +157,27 @@ func (s *Service) Endpoints(ctx context.Context, name string) (list []Endpoint, 
 		// Operators see this list. It has only the number of the secrets: a secret is shown only when it is made.
 		kept, err := parseSecrets(secrets)
 		e.SigningSecrets, e.Filter.Sources = len(signingSecrets(kept, now)), parseSources(sources)
-		e.CreatedAt, e.RetryAt, e.ReceiverGoneAt, e.LastSuccessAt, e.LastFailureAt, e.OldestUnsentAt = timeFromMicros(created), timeFromMicros(retry), timeFromMicros(halted), timeFromMicros(ok), timeFromMicros(failed), timeFromMicros(since.Int64)
-		list = append(list, e)
+		e.CreatedAt, e.RetryAt, e.ReceiverGoneAt, e.LastSuccessAt, e.LastFailureAt, e.OldestUnsentAt = sql.FromMicrosOrZero(created), sql.FromMicrosOrZero(retry), sql.FromMicrosOrZero(halted), sql.FromMicrosOrZero(ok), sql.FromMicrosOrZero(failed), sql.FromMicrosOrZero(since.Int64)
 		return err
 	})
-	return list, err
 }
 
 // scanLetter reads a letter. Its key is "" where the statement does not look it up.
-func scanLetter(scan func(...any) error) (l Letter, err error) {
+func scanLetter(scan sql.Scan, l *Letter) error {
 	var first, due, dead int64
-	err = scan(&l.User, &l.UserKey, &l.DeliveredUpTo, &l.AlertedUpTo, &l.LastTriedSeq, &l.Attempts, &first, &due, &dead, &l.Status, &l.Error)
-	l.StartedAt, l.DueAt, l.DeadAt = timeFromMicros(first), timeFromMicros(due), timeFromMicros(dead)
-	return l, err
+	err := scan(&l.User, &l.UserKey, &l.DeliveredUpTo, &l.AlertedUpTo, &l.LastTriedSeq, &l.Attempts, &first, &due, &dead, &l.Status, &l.Error)
+	l.StartedAt, l.DueAt, l.DeadAt = sql.FromMicrosOrZero(first), sql.FromMicrosOrZero(due), sql.FromMicrosOrZero(dead)
+	return err
 }
 
 // listLetters lists letters by a statement that has the columns of scanLetter.
-func listLetters(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []Letter, err error) {
-	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
-		letter, err := scanLetter(scan)
-		list = append(list, letter)
-		return err
-	})
-	return list, err
+func listLetters(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) ([]Letter, error) {
+	return sql.ReadRows(ctx, db, st, args, scanLetter)
 }
 
 // row returns the columns of the letter that putLetters writes.
 func (l Letter) row(webhook string) []any {
-	return []any{webhook, l.User, int64(l.DeliveredUpTo), int64(l.AlertedUpTo), int64(l.LastTriedSeq), int64(l.Attempts), micros(l.StartedAt), micros(l.DueAt), micros(l.DeadAt), int64(l.Status), l.Error}
+	return []any{webhook, l.User, int64(l.DeliveredUpTo), int64(l.AlertedUpTo), int64(l.LastTriedSeq), int64(l.Attempts), sql.MicrosOrZero(l.StartedAt), sql.MicrosOrZero(l.DueAt), sql.MicrosOrZero(l.DeadAt), int64(l.Status), l.Error}
 }
 
 // forget removes everything that webhooks hold of a user, and returns the number of rows. A round that is under way may put a

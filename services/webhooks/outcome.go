@@ -150,7 +150,7 @@ func (d *deliverer) save(ctx context.Context) error {
 	}
 	err := d.s.db.Write(ctx, func(tx *sql.Tx) error {
 		// The position comes first, because its row locks all the rest: a node without the token writes nothing.
-		n, err := tx.Run(ctx, recordRound, d.name, d.lease.Token(), int64(o.readTo), o.deliveredEvents, o.failuresInRow, micros(o.retryAt), tx.Now, o.err, o.receiverGone, int64(o.drainedTo))
+		n, err := tx.Run(ctx, recordRound, d.name, d.lease.Token(), int64(o.readTo), o.deliveredEvents, o.failuresInRow, sql.MicrosOrZero(o.retryAt), tx.Now, o.err, o.receiverGone, int64(o.drainedTo))
 		if err == nil && n == 0 {
 			err = leases.ErrLeaseLost
 		}
