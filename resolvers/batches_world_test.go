@@ -101,7 +101,7 @@ func (c *filledWorld) fillReaderLists() {
 	// While the reader's document lacks the last command, a board is read from SQL, and its list of replays is not built in Redis. So
 	// wait until the documents are up to date.
 	for left := 1; left > 0; {
-		if left = c.Fanout.UpdateStaleViews(c.t.Context()); c.t.Context().Err() != nil {
+		if left = c.Fanout.UpdateStaleProjections(c.t.Context()); c.t.Context().Err() != nil {
 			c.t.Fatalf("the projections of %d users are stale", left)
 		}
 	}

@@ -340,7 +340,7 @@ func TestABatchEqualsItsEventsOneByOne(t *testing.T) {
 				}
 				answers[k] = a.ingestAndKeepIDs(made[k], names, events)
 				a.RunAllJobs(a.Fanout)
-				if left := a.Fanout.UpdateStaleViews(t.Context()); left > 0 {
+				if left := a.Fanout.UpdateStaleProjections(t.Context()); left > 0 {
 					t.Fatalf("the projections of %d users are stale", left)
 				}
 				_, err := a.Caches.Changelog.RunOnce(t.Context())

@@ -305,7 +305,7 @@ func (r *Resolver) mutate(ctx context.Context, o operationEntry, input any) (*co
 	}
 	// If Redis has not applied the change in time, the badges are counted in SQL, which has the change.
 	read := r.Badge.Read
-	if cmd.ViewsStale() {
+	if cmd.ProjectionsStale() {
 		read = r.Badge.ReadFacts
 	}
 	if badges := nilOnError[*services.Badges](r)(read(ctx, c.actor)); badges != nil {

@@ -47,7 +47,7 @@ func (r *Resolver) readShow(ctx context.Context, done *committedOperation) (grap
 		return graph.Show{}, err
 	}
 	// The node cache may be out of date if it could not be refreshed in time, so read SQL then.
-	shows, err := r.Live.Shows(ctx, []services.ShowID{id}, done.cmd.ViewsStale())
+	shows, err := r.Live.Shows(ctx, []services.ShowID{id}, done.cmd.ProjectionsStale())
 	if err != nil {
 		return graph.Show{}, err
 	}

@@ -43,7 +43,7 @@ func (n node) commit(cmd *jobs.Command, err error) services.AnnouncementID {
 	n.TB.Helper()
 	n.Must(err)
 	n.Must(n.World.Fanout.Commit(n.TB.Context(), cmd)[0])
-	if cmd.ViewsStale() {
+	if cmd.ProjectionsStale() {
 		n.TB.Errorf("%s left its own projection behind", cmd.Name)
 	}
 	if len(cmd.IDs()) == 0 {
@@ -326,7 +326,7 @@ func TestMarksHoldWithoutRedis(t *testing.T) {
 	two := n.publish("two")
 	n.wantUnread(users[0], "without Redis", "two", "one")
 	n.wantUnread(stranger, "somebody new, without Redis")
-	if cmd := n.MarkRead(users[0], ReadUpTo{}); n.World.Fanout.Commit(t.Context(), cmd)[0] != nil || !cmd.ViewsStale() {
+	if cmd := n.MarkRead(users[0], ReadUpTo{}); n.World.Fanout.Commit(t.Context(), cmd)[0] != nil || !cmd.ProjectionsStale() {
 		t.Error("the mark failed, or its projection was written into nothing")
 	}
 	n.publish("three")

@@ -105,7 +105,7 @@ func (s *Service) userView(ctx context.Context, user services.UserID) (at userVi
 		return at, err
 	}
 	// If the user's projections in Redis are stale, the user's last mark is in SQL and not in the document yet.
-	if !s.jobs.ViewsStale(ctx, user) {
+	if !s.jobs.ProjectionsStale(ctx, user) {
 		document, err := s.document(ctx, user)
 		if err == nil && !document.Ready && !services.Observed(ctx) {
 			if err = s.projector.Rebuild(ctx, user); err == nil {

@@ -97,7 +97,7 @@ func TestADocumentThatLacksAnUpdateIsNotShown(t *testing.T) {
 		t.Errorf("after %s comes %s, %s", fallback.Version, got.Version, got.Total.Precision)
 	}
 	failure = nil
-	if left := n.World.Fanout.UpdateStaleViews(t.Context()); left != 0 {
+	if left := n.World.Fanout.UpdateStaleProjections(t.Context()); left != 0 {
 		t.Errorf("%d updates are still owed", left)
 	}
 	if got := n.read(reader); got.Version <= fallback.Version || got.Total.Precision != services.Exact {

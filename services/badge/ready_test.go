@@ -74,7 +74,7 @@ func TestReadWithoutSQLOmitsUnreadyDocuments(t *testing.T) {
 		t.Errorf("a document that lacks an update: %+v is ready", badges)
 	}
 	fails = false
-	if left := n.World.Fanout.UpdateStaleViews(t.Context()); left != 0 {
+	if left := n.World.Fanout.UpdateStaleProjections(t.Context()); left != 0 {
 		t.Fatalf("%d users are still owed an update", left)
 	}
 	n.read(reader)

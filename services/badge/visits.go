@@ -102,7 +102,7 @@ func (s *Service) Run(ctx context.Context) error {
 		if _, err := s.WriteVisits(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("visits were not written; they are written with the next ones", "error", err)
 		}
-		if left := s.jobs.UpdateStaleViews(ctx); left > 0 {
+		if left := s.jobs.UpdateStaleProjections(ctx); left > 0 {
 			s.log.Debug("Redis lacks changes that this node has acknowledged: these users are read from SQL", "users", left)
 		}
 		s.queueStaleDocumentRaises()

@@ -178,7 +178,7 @@ func TestReadNewestLeavesReadersWithAnOwedUpdateToPage(t *testing.T) {
 		t.Errorf("a page that lacks an update: %v is ready", postIDsOf(*page))
 	}
 	missed = nil
-	if left := n.fan.UpdateStaleViews(t.Context()); left != 0 {
+	if left := n.fan.UpdateStaleProjections(t.Context()); left != 0 {
 		t.Fatalf("%d users are still owed an update", left)
 	}
 	if n.readyPage(reader, 10) == nil {

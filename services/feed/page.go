@@ -160,7 +160,7 @@ func (s *Service) readRawBelow(ctx context.Context, reader services.UserID, post
 // the cache.
 func (s *Service) readRaw(ctx context.Context, reader services.UserID, before services.PostID, limit int) (rawPage, error) {
 	// The reader's own last command is not in their inbox yet.
-	if s.jobs.ViewsStale(ctx, reader) {
+	if s.jobs.ProjectionsStale(ctx, reader) {
 		return s.readRawFromFacts(ctx, reader, before, limit, false)
 	}
 	inbox, building, err := s.readInbox(ctx, reader, before, limit)

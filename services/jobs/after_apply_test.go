@@ -67,11 +67,11 @@ func TestAFailedAfterApplyIsTriedAgain(t *testing.T) {
 	apply := cmd.AfterApply
 	cmd.AfterApply = func(context.Context) error { return errors.New("of the test") }
 	n.must(n.Commit(t.Context(), cmd)[0])
-	if !cmd.ViewsStale() || len(notes) > 0 {
-		t.Errorf("stale %t, updates %v", cmd.ViewsStale(), notes)
+	if !cmd.ProjectionsStale() || len(notes) > 0 {
+		t.Errorf("stale %t, updates %v", cmd.ProjectionsStale(), notes)
 	}
 	cmd.AfterApply = apply
-	if n.ViewsStale(t.Context(), 1) {
+	if n.ProjectionsStale(t.Context(), 1) {
 		t.Error("the projections are still stale")
 	}
 	if want := []string{"apply once more", "commit once more"}; !slices.Equal(notes, want) {
@@ -100,7 +100,7 @@ func TestARepetitionDoesNotReplaceTheUpdateThatIsOwed(t *testing.T) {
 				n.must(n.Commit(t.Context(), cmd)[0])
 			}
 			failure, notes = nil, nil
-			if n.ViewsStale(t.Context(), 1) {
+			if n.ProjectionsStale(t.Context(), 1) {
 				t.Error("the projections are still stale")
 			}
 			if want := []string{"apply first", "commit first"}; !slices.Equal(notes, want) {

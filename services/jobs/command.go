@@ -49,10 +49,10 @@ type Command struct {
 	// one. A command with "" always runs its own.
 	CoalesceKey string
 
-	applied    bool            // the last call of run has called Apply, and did not take a stored answer
-	ids        []string        // the IDs that Apply made, now or the first time
-	refusal    *services.Error // the answer, now or, under the same idempotency key, the first time; nil after success
-	viewsStale bool            // the update of the actor's projections failed
+	applied          bool            // the last call of run has called Apply, and did not take a stored answer
+	ids              []string        // the IDs that Apply made, now or the first time
+	refusal          *services.Error // the answer, now or, under the same idempotency key, the first time; nil after success
+	projectionsStale bool            // the update of the actor's projections failed
 
 	unchanged bool // the state was already as requested: see ErrUnchanged
 }
@@ -87,8 +87,8 @@ func (c *Command) Created() bool { return c.Changed() && !slices.Contains(c.ids,
 // Changed reports whether a successful command changed anything, now or, under the same idempotency key, the first time.
 func (c *Command) Changed() bool { return !c.unchanged }
 
-// ViewsStale says that the command succeeded and its update of the projections failed: the actor's projections do not show it yet.
-func (c *Command) ViewsStale() bool { return c.viewsStale }
+// ProjectionsStale says that the command succeeded and its update of the projections failed: the actor's projections do not show it yet.
+func (c *Command) ProjectionsStale() bool { return c.projectionsStale }
 
 // IDs are the ids that the mutation made, now or, under the same idempotency key, the first time.
 func (c *Command) IDs() []string { return c.ids }
@@ -189,8 +189,8 @@ func (c *Command) recallAnswer(ctx context.Context, tx *sql.Tx, scope string, as
 	return nil
 }
 
-// viewUpdate returns the function that brings the actor's own projections up to date after the commit; nil for nothing.
-func (c *Command) viewUpdate() func(context.Context) error {
+// projectionUpdate returns the function that brings the actor's own projections up to date after the commit; nil for nothing.
+func (c *Command) projectionUpdate() func(context.Context) error {
 	switch {
 	case !c.applied || c.AfterApply == nil:
 		return c.AfterCommit

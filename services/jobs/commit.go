@@ -72,7 +72,7 @@ const (
 func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error) {
 	byActor := map[services.UserID][]*Command{}
 	for i, cmd := range cmds {
-		if errs[i] == nil && cmd.Changed() && cmd.viewUpdate() != nil {
+		if errs[i] == nil && cmd.Changed() && cmd.projectionUpdate() != nil {
 			byActor[cmd.Actor] = append(byActor[cmd.Actor], cmd)
 		}
 	}
@@ -97,9 +97,9 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 				if cmd.CoalesceKey != "" && last[cmd.CoalesceKey] != cmd {
 					continue
 				}
-				if err := e.updateViews(ctx, cmd.viewUpdate()); err != nil {
-					cmd.viewsStale = true
-					e.staleViews.recordOwedUpdate(cmd)
+				if err := e.updateProjections(ctx, cmd.projectionUpdate()); err != nil {
+					cmd.projectionsStale = true
+					e.owedUpdates.recordOwedUpdate(cmd)
 					e.log.Debug("the actor's own projection was not updated in time; the job updates it", "mutation", cmd.Name, "error", err)
 				}
 			}
@@ -109,9 +109,9 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 	_ = group.Wait() // failures are logged above, and the jobs make up for them
 }
 
-// updateViews runs an update of an actor's projections. A panic is an error of the update alone: its command is committed, and the job
+// updateProjections runs an update of an actor's projections. A panic is an error of the update alone: its command is committed, and the job
 // does the same work.
-func (e *Engine) updateViews(ctx context.Context, update func(context.Context) error) (err error) {
+func (e *Engine) updateProjections(ctx context.Context, update func(context.Context) error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = services.NewPanicError(cause)

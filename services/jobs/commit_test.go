@@ -262,8 +262,8 @@ func TestAFailedUpdateLeavesTheProjectionStale(t *testing.T) {
 	for _, err := range n.Commit(t.Context(), &good.Command, &bad.Command, &slow.Command) {
 		n.must(err)
 	}
-	if good.ViewsStale() || !bad.ViewsStale() || !slow.ViewsStale() {
-		t.Errorf("behind: good %t, failing %t, slow %t", good.ViewsStale(), bad.ViewsStale(), slow.ViewsStale())
+	if good.ProjectionsStale() || !bad.ProjectionsStale() || !slow.ProjectionsStale() {
+		t.Errorf("behind: good %t, failing %t, slow %t", good.ProjectionsStale(), bad.ProjectionsStale(), slow.ProjectionsStale())
 	}
 	for _, name := range []string{"good", "bad", "slow"} {
 		if n.countLogEntries(name) != 1 {
@@ -291,8 +291,8 @@ func TestTheProjectionIsUpdatedAfterTheClientLeft(t *testing.T) {
 	if err := n.Commit(ctx, &o.Command)[0]; err != nil {
 		t.Fatalf("SQLite commits what has begun: %v", err)
 	}
-	if o.afterCommitCount != 1 || seen != nil || o.ViewsStale() {
-		t.Errorf("updated %d times under %v, behind %t", o.afterCommitCount, seen, o.ViewsStale())
+	if o.afterCommitCount != 1 || seen != nil || o.ProjectionsStale() {
+		t.Errorf("updated %d times under %v, behind %t", o.afterCommitCount, seen, o.ProjectionsStale())
 	}
 }
 

@@ -2,8 +2,8 @@
 // that own kinds of jobs register them.
 //
 // It guarantees that a command's facts and jobs are in one transaction, that one idempotency key has one effect and one answer, and
-// that actors never read projections that are older than the answers to their own commands: see ViewsStale. A job runs at least once,
-// so its effect must be idempotent. A job waits while an engine, that is Redis or SQL, does not answer, and that does not count as a
+// that actors never read projections that are older than the answers to their own commands: see ProjectionsStale. A job runs at least once,
+// so its effect must be idempotent. A job waits while Redis or SQL does not answer, and that does not count as a
 // try. A job that fails by itself is tried five times, and then it is dead. When a process dies between any two steps, another worker
 // repeats the step: at once when the process restarts under its name, after two seconds of silence on another node, and in any case
 // when the lease expires. Meanwhile CountsBehind names the counts that may lack the effect of the job.
@@ -13,10 +13,10 @@
 //  1. The service makes a Command. Commit runs its Apply, which writes the facts and calls Enqueue, in one transaction with the
 //     idempotency key.
 //  2. After the commit AfterApply and AfterCommit bring the actor's own projections up to date. If that fails, the update is owed
-//     (staleViews), and until it succeeds the actor's reads come from SQL.
+//     (owedUpdates), and until it succeeds the actor's reads come from SQL.
 //  3. The answer goes out. The workers have been woken by then.
 //  4. A Worker claims the due jobs of its class under a lease, collapses jobs of one key, and runs them by their Kind.
-//  5. settle deletes the jobs that are done, releases jobs for which an engine did not answer, and counts a try of the others.
+//  5. settle deletes the jobs that are done, releases jobs for which Redis or SQL did not answer, and counts a try of the others.
 //  6. The Heartbeat announces that the node lives, and takes over the jobs of nodes that are silent.
 package jobs
 
@@ -56,10 +56,10 @@ type Engine struct {
 	wakeUpPriority chan struct{}                                   // wakes the worker of the jobs that go ahead of bulk work
 
 	// Many goroutines use these fields. Each is safe for that by itself.
-	staleViews         staleViews         // failed updates of actors' projections
+	owedUpdates        owedUpdates        // failed updates of actors' projections
 	possiblyLeasedJobs possiblyLeasedJobs // jobs that this node may hold, to be released
 	lateJobs           lateJobs           // the jobs whose counts CountsBehind names
-	lastHaltMicros     atomic.Int64       // when an engine last did not answer a job, in microseconds; 0: never
+	lastHaltMicros     atomic.Int64       // when Redis or SQL last did not answer a job, in microseconds; 0: never
 }
 
 // New makes the engine of a node, without any kind of job.

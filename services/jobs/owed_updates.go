@@ -9,34 +9,34 @@ import (
 	"tidings/services"
 )
 
-// maxOwedViewUpdates bounds how many failed updates of projections are remembered. Beyond it, the actor's projections show a command
+// maxOwedUpdates bounds how many failed updates of projections are remembered. Beyond it, the actor's projections show a command
 // only after its job has run.
-const maxOwedViewUpdates = 100_000
+const maxOwedUpdates = 100_000
 
 // readerUpdateTimeoutDivisor divides the time that a command has for the update of its projections: a reader has only that part of it
 // for an owed update. The reader can read from SQL instead, and if Redis hangs the time is lost.
 const readerUpdateTimeoutDivisor = 6
 
-// staleViews are the updates of actors' own projections that this node owes: their facts are committed and acknowledged, and the
+// owedUpdates are the updates of actors' own projections that this node owes: their facts are committed and acknowledged, and the
 // update after the commit failed. Until it succeeds, the actor's projections in Redis are older than the answers to their
 // commands, so their reads come from SQL. An update that panics when it is tried again is left to its job.
-type staleViews struct {
+type owedUpdates struct {
 	userCount          atomic.Int64 // number of users with an owed update: readers check this first
 	unkeyedUpdateCount atomic.Int64 // number of failed updates with neither a CoalesceKey nor an input: no other update replaces them
 
 	mu          sync.Mutex // guards byUser and updateCount
-	byUser      map[services.UserID]*owedViewUpdates
+	byUser      map[services.UserID]*owedUpdatesOfActor
 	updateCount int // the owed updates of all users together
 }
 
-// owedViewUpdates are the updates that one actor's projections lack.
-type owedViewUpdates struct {
-	updates map[string]*owedViewUpdate // by kind, see recordOwedUpdate
-	trying  bool                       // a reader or the engine tries the updates now
+// owedUpdatesOfActor are the updates that one actor's projections lack.
+type owedUpdatesOfActor struct {
+	updates map[string]*owedUpdate // by kind, see recordOwedUpdate
+	trying  bool                   // a reader or the engine tries the updates now
 }
 
-// owedViewUpdate brings a projection up to date from the facts. It may run again at any time.
-type owedViewUpdate struct {
+// owedUpdate brings a projection up to date from the facts. It may run again at any time.
+type owedUpdate struct {
 	run            func(context.Context) error // updates the projection
 	commandApplied bool                        // it is of a command that was applied, and runs its AfterApply
 }
@@ -44,7 +44,7 @@ type owedViewUpdate struct {
 // recordOwedUpdate records a failed update. A later update of its kind replaces it, because each update reads the facts anew or
 // projects a newer state of them. The update of a repetition runs no AfterApply, so it does not replace the update of a command
 // that was applied.
-func (s *staleViews) recordOwedUpdate(cmd *Command) {
+func (s *owedUpdates) recordOwedUpdate(cmd *Command) {
 	kind := cmd.CoalesceKey
 	if kind == "" {
 		hash, err := inputHash(cmd.Name, cmd.Input)
@@ -56,11 +56,11 @@ func (s *staleViews) recordOwedUpdate(cmd *Command) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.byUser == nil {
-		s.byUser = map[services.UserID]*owedViewUpdates{}
+		s.byUser = map[services.UserID]*owedUpdatesOfActor{}
 	}
 	actor := s.byUser[cmd.Actor]
 	if actor == nil {
-		actor = &owedViewUpdates{updates: map[string]*owedViewUpdate{}}
+		actor = &owedUpdatesOfActor{updates: map[string]*owedUpdate{}}
 	}
 	had := actor.updates[kind]
 	if had != nil && had.commandApplied && !cmd.applied {
@@ -68,19 +68,19 @@ func (s *staleViews) recordOwedUpdate(cmd *Command) {
 	}
 	if had == nil {
 		// The update is not recorded: until its job has run, the actor may read a projection without the change.
-		if s.updateCount == maxOwedViewUpdates {
+		if s.updateCount == maxOwedUpdates {
 			return
 		}
 		s.updateCount++
 	}
-	actor.updates[kind] = &owedViewUpdate{cmd.viewUpdate(), cmd.applied}
+	actor.updates[kind] = &owedUpdate{cmd.projectionUpdate(), cmd.applied}
 	s.byUser[cmd.Actor] = actor
 	s.userCount.Store(int64(len(s.byUser)))
 }
 
 // beginTry begins a try of an actor's owed updates. stale reports whether an update is owed; updates is empty if another try is under
 // way.
-func (s *staleViews) beginTry(actor services.UserID) (updates map[string]*owedViewUpdate, stale bool) {
+func (s *owedUpdates) beginTry(actor services.UserID) (updates map[string]*owedUpdate, stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	its := s.byUser[actor]
@@ -88,7 +88,7 @@ func (s *staleViews) beginTry(actor services.UserID) (updates map[string]*owedVi
 		return nil, its != nil
 	}
 	its.trying = true
-	updates = make(map[string]*owedViewUpdate, len(its.updates))
+	updates = make(map[string]*owedUpdate, len(its.updates))
 	for kind, one := range its.updates {
 		updates[kind] = one
 	}
@@ -97,7 +97,7 @@ func (s *staleViews) beginTry(actor services.UserID) (updates map[string]*owedVi
 
 // endTry ends a try of owed updates. The updates in done are owed no longer, unless an update of the same kind failed meanwhile for a
 // newer command. It reports whether any update is still owed.
-func (s *staleViews) endTry(actor services.UserID, done map[string]*owedViewUpdate) (stale bool) {
+func (s *owedUpdates) endTry(actor services.UserID, done map[string]*owedUpdate) (stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	its := s.byUser[actor]
@@ -117,7 +117,7 @@ func (s *staleViews) endTry(actor services.UserID, done map[string]*owedViewUpda
 }
 
 // actors lists the users with owed updates.
-func (s *staleViews) actors() []services.UserID {
+func (s *owedUpdates) actors() []services.UserID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	actors := make([]services.UserID, 0, len(s.byUser))
@@ -127,11 +127,11 @@ func (s *staleViews) actors() []services.UserID {
 	return actors
 }
 
-// ViewsStale reports whether a user's projections in Redis lack a change that this node has acknowledged. It first tries, for a
+// ProjectionsStale reports whether a user's projections in Redis lack a change that this node has acknowledged. It first tries, for a
 // short time, to bring them up to date. After true, the caller reads the facts. It costs nothing while no user's projections are
 // stale.
-func (e *Engine) ViewsStale(ctx context.Context, user services.UserID) bool {
-	if e.staleViews.userCount.Load() == 0 {
+func (e *Engine) ProjectionsStale(ctx context.Context, user services.UserID) bool {
+	if e.owedUpdates.userCount.Load() == 0 {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommitTimeout/readerUpdateTimeoutDivisor)
@@ -139,22 +139,22 @@ func (e *Engine) ViewsStale(ctx context.Context, user services.UserID) bool {
 	return e.tryUpdates(ctx, user)
 }
 
-// OwesUpdate reports whether a user's projections in Redis lack a change that this node has acknowledged. Unlike ViewsStale it does not
+// OwesUpdate reports whether a user's projections in Redis lack a change that this node has acknowledged. Unlike ProjectionsStale it does not
 // try to bring them up to date.
 func (e *Engine) OwesUpdate(user services.UserID) bool {
-	if e.staleViews.userCount.Load() == 0 {
+	if e.owedUpdates.userCount.Load() == 0 {
 		return false
 	}
-	e.staleViews.mu.Lock()
-	defer e.staleViews.mu.Unlock()
-	return e.staleViews.byUser[user] != nil
+	e.owedUpdates.mu.Lock()
+	defer e.owedUpdates.mu.Unlock()
+	return e.owedUpdates.byUser[user] != nil
 }
 
 // StaleAmong reports which of several users have projections in Redis that lack a change that this node has acknowledged. It first
 // tries to bring the projections up to date, and one short time limit holds for all of them. It returns nil when no projections of any
 // user are stale.
 func (e *Engine) StaleAmong(ctx context.Context, users []services.UserID) map[services.UserID]bool {
-	if e.staleViews.userCount.Load() == 0 {
+	if e.owedUpdates.userCount.Load() == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommitTimeout/readerUpdateTimeoutDivisor)
@@ -168,19 +168,19 @@ func (e *Engine) StaleAmong(ctx context.Context, users []services.UserID) map[se
 	return stale
 }
 
-// UpdateStaleViews tries the owed updates of all users, each for as long as a command would. It stops once it has failed
+// UpdateStaleProjections tries the owed updates of all users, each for as long as a command would. It stops once it has failed
 // for a few users, and returns how many users still have owed updates.
-func (e *Engine) UpdateStaleViews(ctx context.Context) (left int) {
+func (e *Engine) UpdateStaleProjections(ctx context.Context) (left int) {
 	const enough = 8 // users whose updates failed
 	failed := 0
-	for _, actor := range e.staleViews.actors() {
+	for _, actor := range e.owedUpdates.actors() {
 		if e.tryUpdatesWithTimeout(ctx, actor) {
 			if failed++; failed == enough {
 				break
 			}
 		}
 	}
-	return int(e.staleViews.userCount.Load())
+	return int(e.owedUpdates.userCount.Load())
 }
 
 // tryUpdatesWithTimeout tries one user's owed updates for as long as a command waits for its own.
@@ -194,17 +194,17 @@ func (e *Engine) tryUpdatesWithTimeout(ctx context.Context, actor services.UserI
 // the engine that did not answer one will not answer the others. An update that panics is owed no longer: it would panic at every
 // read, and its job does the same work.
 func (e *Engine) tryUpdates(ctx context.Context, user services.UserID) (stale bool) {
-	updates, stale := e.staleViews.beginTry(user)
+	updates, stale := e.owedUpdates.beginTry(user)
 	if updates == nil {
 		return stale
 	}
-	done := make(map[string]*owedViewUpdate, len(updates))
+	done := make(map[string]*owedUpdate, len(updates))
 	for kind, one := range updates {
-		if err := e.updateViews(ctx, one.run); err != nil && !services.IsPanic(err) {
+		if err := e.updateProjections(ctx, one.run); err != nil && !services.IsPanic(err) {
 			e.log.Debug("the actor's own projection is still not updated", "error", err)
 			break
 		}
 		done[kind] = one
 	}
-	return e.staleViews.endTry(user, done)
+	return e.owedUpdates.endTry(user, done)
 }

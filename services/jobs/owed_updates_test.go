@@ -27,18 +27,18 @@ func TestProjectionsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
 	}
 	n.must(n.commit(o))
 	for range 2 {
-		if !n.ViewsStale(ctx, 1) || n.ViewsStale(ctx, 2) {
+		if !n.ProjectionsStale(ctx, 1) || n.ProjectionsStale(ctx, 2) {
 			t.Error("the actor alone is to be read from the facts")
 		}
 	}
 	if among := n.StaleAmong(ctx, []services.UserID{1, 2}); !among[1] || among[2] {
 		t.Errorf("stale are %v", among)
 	}
-	if left := n.UpdateStaleViews(ctx); left != 1 || o.afterCommitCount != 5 {
+	if left := n.UpdateStaleProjections(ctx); left != 1 || o.afterCommitCount != 5 {
 		t.Errorf("%d left after %d tries", left, o.afterCommitCount)
 	}
 	failure = nil
-	if n.ViewsStale(ctx, 1) || n.StaleAmong(ctx, []services.UserID{1}) != nil || o.afterCommitCount != 6 {
+	if n.ProjectionsStale(ctx, 1) || n.StaleAmong(ctx, []services.UserID{1}) != nil || o.afterCommitCount != 6 {
 		t.Errorf("stale after an update that succeeded, %d tries", o.afterCommitCount)
 	}
 }
@@ -58,14 +58,14 @@ func TestAnUpdateThatFailsAgainStaysOwed(t *testing.T) {
 		if calls++; calls == 1 {
 			return errUpdateFailed
 		}
-		if !n.ViewsStale(ctx, 1) {
+		if !n.ProjectionsStale(ctx, 1) {
 			t.Error("a second reader takes projections for whole while they are being updated")
 		}
 		mark(func(context.Context) error { return errUpdateFailed })
 		return nil
 	})
 	for range 2 {
-		if !n.ViewsStale(ctx, 1) {
+		if !n.ProjectionsStale(ctx, 1) {
 			t.Error("the update of the newer command is forgotten")
 		}
 	}
@@ -96,7 +96,7 @@ func TestAnUpdateThatPanicsIsDropped(t *testing.T) {
 	}
 	away = false
 	for range 2 {
-		if n.ViewsStale(t.Context(), 1) || n.OwesUpdate(1) || n.UpdateStaleViews(t.Context()) != 0 {
+		if n.ProjectionsStale(t.Context(), 1) || n.OwesUpdate(1) || n.UpdateStaleProjections(t.Context()) != 0 {
 			t.Error("an update is owed although each has been made or has panicked")
 		}
 	}
@@ -123,11 +123,11 @@ func TestAPanicLeavesOtherUpdatesOwed(t *testing.T) {
 		n.must(n.commit(o))
 	}
 	panics = true
-	if !n.ViewsStale(t.Context(), 1) {
+	if !n.ProjectionsStale(t.Context(), 1) {
 		t.Error("an update that failed is owed no longer")
 	}
 	failure = nil
-	if n.ViewsStale(t.Context(), 1) || made != 1 {
+	if n.ProjectionsStale(t.Context(), 1) || made != 1 {
 		t.Errorf("%d updates are made", made)
 	}
 }
@@ -150,7 +150,7 @@ func TestEachKindOfUpdateIsOwedOnce(t *testing.T) {
 		n.must(n.commit(o))
 	}
 	failure = nil
-	if n.ViewsStale(t.Context(), 1) || made["0"] != 1 || made["1"] != 1 || made["2"] != 1 {
+	if n.ProjectionsStale(t.Context(), 1) || made["0"] != 1 || made["1"] != 1 || made["2"] != 1 {
 		t.Errorf("updates made: %v", made)
 	}
 }
@@ -167,14 +167,14 @@ func TestReadersHaveLessTimeForUpdatesThanCommands(t *testing.T) {
 	}
 	n.must(n.commit(o))
 	for name, read := range map[string]func(){
-		"one user":      func() { n.ViewsStale(t.Context(), 1) },
+		"one user":      func() { n.ProjectionsStale(t.Context(), 1) },
 		"several users": func() { n.StaleAmong(t.Context(), []services.UserID{2, 1}) },
 	} {
 		if read(); has <= 0 || has > time.Second {
 			t.Errorf("%s: an update has %v of the 5 s of a command", name, has)
 		}
 	}
-	if n.UpdateStaleViews(t.Context()); has < time.Second {
+	if n.UpdateStaleProjections(t.Context()); has < time.Second {
 		t.Errorf("an update that nobody waits for has %v of 5 s", has)
 	}
 }

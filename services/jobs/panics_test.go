@@ -121,8 +121,8 @@ func TestAPanicAfterTheCommitLeavesStaleProjections(t *testing.T) {
 		Apply:       func(context.Context, *sql.Tx) ([]string, error) { return nil, nil },
 		AfterCommit: func(context.Context) error { panic("while it updates") },
 	}
-	if errs := n.Commit(t.Context(), c); errs[0] != nil || !c.ViewsStale() {
-		t.Errorf("%v, the projections are stale: %v", errs[0], c.ViewsStale())
+	if errs := n.Commit(t.Context(), c); errs[0] != nil || !c.ProjectionsStale() {
+		t.Errorf("%v, the projections are stale: %v", errs[0], c.ProjectionsStale())
 	}
 }
 

@@ -96,7 +96,7 @@ func TestReadFirstPagesLeavesIncompletePagesToBoard(t *testing.T) {
 		t.Errorf("a board that lacks an update: %v is ready", boardShowIDs(*page))
 	}
 	missed = nil
-	if left := h.Fanout.UpdateStaleViews(t.Context()); left != 0 || h.readyFirstPage(viewer, BoardRequest{First: 5}) == nil {
+	if left := h.Fanout.UpdateStaleProjections(t.Context()); left != 0 || h.readyFirstPage(viewer, BoardRequest{First: 5}) == nil {
 		t.Errorf("after the update nothing is ready, %d users are owed one", left)
 	}
 	h.Clock.Advance(h.Projector.RedisKeyLifetime())

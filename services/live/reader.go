@@ -37,7 +37,7 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPos
 		query.Before = after
 	}
 	// If the viewer's last command is in SQL and not in Redis yet, Redis would answer with a board from before that command.
-	stale := s.jobs.ViewsStale(ctx, session.Viewer)
+	stale := s.jobs.ProjectionsStale(ctx, session.Viewer)
 	read, err := s.redis.readBoard(ctx, query)
 	answered := err == nil
 	// The document is missing, or the viewer has been away for so long that nothing was pushed to it. One rebuild serves all

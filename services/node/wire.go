@@ -45,7 +45,7 @@ import (
 func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	// The whole node has one clock of IDs. Its random part makes IDs of two nodes in one millisecond different.
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
-	// The engines over SQL and Redis: node caches, jobs, projections.
+	// What the features register in: node caches, jobs, projections.
 	s.Caches = nodecache.New(nodecache.Config{
 		Facts: nodecache.SQL{DB: s.Store}, Redis: s.Redis, Clock: s.clock, Log: s.Log, Changelog: s.Config.Changelog,
 	})

@@ -266,8 +266,8 @@ func TestAUsersOwnMarkIsVisibleAtOnce(t *testing.T) {
 		n.commitAndRunJobs(n.like(users[1], n.Post(users[0])))
 		cmd := n.markSeen(users[0], nil, 0)
 		n.Must(n.commit(cmd))
-		if days := n.Document(users[0]).Notifications[0].CountByDay; days[0] != 0 || cmd.ViewsStale() {
-			t.Errorf("the document says %v, behind %t", days, cmd.ViewsStale())
+		if days := n.Document(users[0]).Notifications[0].CountByDay; days[0] != 0 || cmd.ProjectionsStale() {
+			t.Errorf("the document says %v, behind %t", days, cmd.ProjectionsStale())
 		}
 		n.RunAllJobs(n.Fanout)
 		n.wantUnseen(users[0], "after the jobs", 0)

@@ -48,7 +48,7 @@ func (r *replayNode) readEverythingShown(t *rapid.T, person string) any {
 		// On a slow machine a count can be STALE for a moment: after a commit the user's data in Redis may still have to be updated, and
 		// a job that took too long is repeated.
 		if text = string(got.Data); strings.Contains(text, `"STALE"`) {
-			left := r.Jobs.UpdateStaleViews(r.TB.Context())
+			left := r.Jobs.UpdateStaleProjections(r.TB.Context())
 			r.runDueJobsTwice()
 			return fmt.Errorf("%s sees what is STALE, and %d users' projections are owed an update: %s", person, left, text)
 		}

@@ -79,12 +79,12 @@ const (
 
 // addHeldJobs adds the jobs that silent nodes hold now. Jobs that are done stay until refreshWithTimeout removes them. On an error
 // it keeps the jobs found so far.
-func (i *lateJobs) addHeldJobs(ctx context.Context, e *Engine, held []Job) error {
+func (j *lateJobs) addHeldJobs(ctx context.Context, e *Engine, held []Job) error {
 	if len(held) == 0 {
-		delete(i.jobs, heldJobsNotReadKey) // refreshWithTimeout of this beat finds these jobs if they still wait
+		delete(j.jobs, heldJobsNotReadKey) // refreshWithTimeout of this beat finds these jobs if they still wait
 		return nil
 	}
-	next := maps.Clone(i.jobs)
+	next := maps.Clone(j.jobs)
 	if next == nil {
 		next = affectedCountsByJob{}
 	}
@@ -93,22 +93,22 @@ func (i *lateJobs) addHeldJobs(ctx context.Context, e *Engine, held []Job) error
 	if err != nil || len(held) >= maxLateJobsRead { // there may be more
 		next[heldJobsNotReadKey] = allCounts(held[0].CreatedAt)
 	}
-	i.setJobs(next)
+	j.setJobs(next)
 	return err
 }
 
 // remaining returns the jobs that are not done yet.
-func (i *lateJobs) remaining(ctx context.Context, e *Engine) (affectedCountsByJob, error) {
-	remaining := make(affectedCountsByJob, len(i.jobs))
-	if len(i.jobs) == 0 {
+func (j *lateJobs) remaining(ctx context.Context, e *Engine) (affectedCountsByJob, error) {
+	remaining := make(affectedCountsByJob, len(j.jobs))
+	if len(j.jobs) == 0 {
 		return remaining, nil
 	}
-	ids, err := remainingJobIDs(ctx, e.db, slices.Collect(maps.Keys(i.jobs)))
+	ids, err := remainingJobIDs(ctx, e.db, slices.Collect(maps.Keys(j.jobs)))
 	if err != nil {
 		return nil, err
 	}
 	for _, id := range ids {
-		remaining[id] = i.jobs[id]
+		remaining[id] = j.jobs[id]
 	}
 	return remaining, nil
 }
@@ -116,10 +116,10 @@ func (i *lateJobs) remaining(ctx context.Context, e *Engine) (affectedCountsByJo
 // refreshWithTimeout removes the jobs that are done and adds all overdue ones, a part at a time, claimed or not: a node that hangs
 // in the middle of a claim has locked jobs that do not show as claimed yet, and while an engine does not answer, jobs are
 // claimed and released again and again. Until all are read, every count may lack the effect of one of them.
-func (i *lateJobs) refreshWithTimeout(ctx context.Context, e *Engine) error {
+func (j *lateJobs) refreshWithTimeout(ctx context.Context, e *Engine) error {
 	bounded, cancel := context.WithTimeout(ctx, overdueReadTimeout)
 	defer cancel()
-	err := i.refresh(bounded, e)
+	err := j.refresh(bounded, e)
 	if bounded.Err() != nil && ctx.Err() == nil {
 		return nil // the next beat continues
 	}
@@ -127,16 +127,16 @@ func (i *lateJobs) refreshWithTimeout(ctx context.Context, e *Engine) error {
 }
 
 // refresh is refreshWithTimeout without its limit of time. It sets the jobs found so far, also on an error.
-func (i *lateJobs) refresh(ctx context.Context, e *Engine) error {
+func (j *lateJobs) refresh(ctx context.Context, e *Engine) error {
 	now := e.clock.Now()
 	dueBy := now.Add(-nodeSilentAfter)
 	// The remaining jobs are read before the overdue ones: a job that replaces another one in between is then among the overdue.
-	next, err := i.remaining(ctx, e)
+	next, err := j.remaining(ctx, e)
 	if err != nil {
 		next = affectedCountsByJob{}
-		maps.Copy(next, i.jobs)
+		maps.Copy(next, j.jobs)
 	}
-	if more, some := i.jobs[heldJobsNotReadKey]; some {
+	if more, some := j.jobs[heldJobsNotReadKey]; some {
 		next[heldJobsNotReadKey] = more
 	}
 	var ids []int64
@@ -161,14 +161,14 @@ func (i *lateJobs) refresh(ctx context.Context, e *Engine) error {
 	if err != nil || len(ids) >= maxLateJobsRead {
 		next[overdueJobsNotReadKey] = allCounts(dueBy)
 	}
-	i.setJobs(next)
+	j.setJobs(next)
 	return err
 }
 
 // setJobs sets the jobs from which CountsBehind answers.
-func (i *lateJobs) setJobs(jobs affectedCountsByJob) {
-	i.jobs = jobs
-	i.summary.Store(i.summarize())
+func (j *lateJobs) setJobs(jobs affectedCountsByJob) {
+	j.jobs = jobs
+	j.summary.Store(j.summarize())
 }
 
 // affectedCountsByJob are the counts that jobs change, by job ID.
@@ -195,11 +195,11 @@ func allCounts(since time.Time) affectedCounts {
 }
 
 // summarize makes the summary of all jobs; nil if there are none.
-func (i *lateJobs) summarize() *behindSummary {
+func (j *lateJobs) summarize() *behindSummary {
 	b := &behindSummary{everybody: BehindSince{}, users: map[services.UserID]BehindSince{}}
 	// A user's own entry and the entry for everybody are kept apart, and CountsBehind joins the two. The entry for everybody is
 	// usually empty.
-	for _, change := range i.jobs {
+	for _, change := range j.jobs {
 		lag := BehindSince{}
 		for _, source := range change.sources {
 			lag[source] = change.behindSince
