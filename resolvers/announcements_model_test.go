@@ -39,13 +39,13 @@ type announcementsNode struct {
 
 // newAnnouncementsNode makes the services of a node over the caches and engines of w.
 func newAnnouncementsNode(w *fanouttest.World) announcementsNode {
-	announced := announcements.New(announcements.Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Changelog: w.Caches.Changelog, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})
-	letters := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
-	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock})
-	boards := live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Caches.Reader, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Clock: w.Clock})
-	lists := views.New(views.Config{DB: w.Store, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: w.Log})
+	announced := announcements.New(announcements.Config{DB: w.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Changelog: w.Caches.Changelog, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})
+	letters := messages.New(messages.Config{DB: w.DB, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
+	conversations := chat.New(chat.Config{DB: w.DB, Redis: w.Redis, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock})
+	boards := live.New(live.Config{DB: w.DB, Redis: w.Redis, Reader: w.Caches.Reader, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Clock: w.Clock})
+	lists := views.New(views.Config{DB: w.DB, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: w.Log})
 	return announcementsNode{World: w, announcements: announced, badge: badge.New(badge.Config{
-		Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Caches.Pulled, Clock: w.Clock, Log: w.Log, SQLTimeout: time.Minute,
+		DB: w.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Caches.Pulled, Clock: w.Clock, Log: w.Log, SQLTimeout: time.Minute,
 		Sources: sourcetest.Complete[badge.Source](announced.Source(), letters.Source(), conversations.Source(), boards.Source(), notificationstest.New(w).Source(), lists.Source()),
 	})}
 }
@@ -131,7 +131,7 @@ func (m *announcementsModel) commit(n announcementsNode, cmd *jobs.Command, err 
 // lastIssuedStamp is the stamp that was given last.
 func (m *announcementsModel) lastIssuedStamp() (stamp uint64) {
 	m.Helper()
-	lines, err := sqltest.QueryLines(context.Background(), m.nodes[0].Store, `SELECT value FROM counters WHERE name = 'notices'`)
+	lines, err := sqltest.QueryLines(context.Background(), m.nodes[0].DB, `SELECT value FROM counters WHERE name = 'notices'`)
 	m.must(err)
 	stamp, err = strconv.ParseUint(lines[0], 10, 64)
 	m.must(err)
@@ -169,7 +169,7 @@ func (m *announcementsModel) runJobsAndReadPositions(before uint64) {
 	for i, e := range m.entries {
 		ids[i] = e.id
 	}
-	facts, err := announcements.Read(context.Background(), n.Store.Runner, ids)
+	facts, err := announcements.Read(context.Background(), n.DB.Runner, ids)
 	m.must(err)
 	for _, e := range m.entries {
 		position := facts[e.id].Position

@@ -134,7 +134,7 @@ func (m *announcementsModel) loseRedisData() {
 // repeatJobs queues jobs again that were done already, as when a worker is taken for dead that is not.
 func (m *announcementsModel) repeatJobs() {
 	u := m.drawUser()
-	m.must(m.nodes[0].Store.Write(context.Background(), func(tx *sql.Tx) error {
+	m.must(m.nodes[0].DB.Write(context.Background(), func(tx *sql.Tx) error {
 		queued := []jobs.NewJob{announcements.UserJob(u.id)}
 		for _, e := range m.entries {
 			if e.position > 0 || e.withdrawn || e.endedBeforeStart { // an announcement that waits still has its job

@@ -18,7 +18,7 @@ func TestUsersWithoutAKeyAreLeftOut(t *testing.T) {
 	alice, carol := ids[0], ids[1]
 	talk := a.createConversation("GROUP", "alice", "bob", "carol")
 	a.must("alice", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"you",mentionIds:["user:bob","user:carol"]}){message{id}}}`, map[string]any{"c": talk})
-	if _, _, err := erasures.Begin(t.Context(), a.Store, "carol"); err != nil {
+	if _, _, err := erasures.Begin(t.Context(), a.DB, "carol"); err != nil {
 		t.Fatal(err)
 	}
 	a.Caches.People.Drop(carol, "carol")

@@ -45,7 +45,7 @@ func TestARefusalHasItsCode(t *testing.T) {
 			t.Errorf("%s: %q does not speak of %q", question.what, got.Errors[0].Message, question.says)
 		}
 	}
-	a.Must(a.Store.Close())
+	a.Must(a.DB.Close())
 	got := a.askAs("bob", `mutation { unfollow(input: {userId: "user:alice"}) { user { id } } }`, nil)
 	if got.code() != services.Unavailable || strings.Contains(got.Errors[0].Message, "sql") {
 		t.Errorf("without SQL: %+v", got)

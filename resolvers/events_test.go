@@ -44,7 +44,7 @@ type openSubscription struct {
 func (c *filledWorld) subscribeAndCountReads(t *testing.T, query string) (s *openSubscription, trips int, asked map[string]int) {
 	t.Helper()
 	s = &openSubscription{world: c, t: t, badgesVersion: 9_000_000_000_000_000}
-	ids, err := people.IDs(t.Context(), c.Store, []string{"reader"})
+	ids, err := people.IDs(t.Context(), c.DB, []string{"reader"})
 	c.Must(err)
 	s.reader = ids["reader"]
 	badges, err := c.resolver.Badge.Read(t.Context(), s.reader)

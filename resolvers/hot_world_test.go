@@ -370,7 +370,7 @@ func TestHotPagesWithoutEnginesAreTheSchemasErrors(t *testing.T) {
 	if got := s.askBoth(t, "reader", query, nil); len(got.errors) > 0 || !strings.Contains(got.data, `"body":"body"`) {
 		t.Errorf("from the facts: %s %s", got.data, got.errors)
 	}
-	s.Must(s.Store.Close())
+	s.Must(s.DB.Close())
 	if got := s.askBoth(t, "reader", query, nil); len(got.errors) != 1 || !strings.Contains(got.errors[0], `"UNAVAILABLE"`) {
 		t.Errorf("without engines: %s %s", got.data, got.errors)
 	}

@@ -80,7 +80,7 @@ func TestIngestAnswersForEachEvent(t *testing.T) {
 func TestIngestWhileAUserIsBeingErased(t *testing.T) {
 	a := newAPI(t)
 	carol := a.MakeNamedUsers("carol")[0]
-	if _, _, err := erasures.Begin(t.Context(), a.Store, "carol"); err != nil {
+	if _, _, err := erasures.Begin(t.Context(), a.DB, "carol"); err != nil {
 		t.Fatal(err)
 	}
 	a.Caches.People.Drop(carol, "carol")
@@ -106,7 +106,7 @@ func TestRecipientsWhoAreBeingErasedAreLeftOut(t *testing.T) {
 	a := newAPI(t)
 	carol := a.MakeNamedUsers("carol")[0]
 	a.ask("root", []services.Scope{services.ScopeAdmin}, `mutation { defineCategory(input: {name: "promo"}) { created } }`, nil)
-	if _, _, err := erasures.Begin(t.Context(), a.Store, "carol"); err != nil {
+	if _, _, err := erasures.Begin(t.Context(), a.DB, "carol"); err != nil {
 		t.Fatal(err)
 	}
 	a.Caches.People.Drop(carol, "carol")

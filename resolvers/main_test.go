@@ -59,23 +59,23 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *te
 	w.MakeNamedUsers("alice", "bob", "carol")
 	a := &testAPI{World: w, t: t, log: &bytes.Buffer{}}
 	log := slog.New(slog.NewTextHandler(a.log, nil))
-	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, Settings: chat.Settings{MaxGroupMembers: maxGroup}})
-	letters := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
-	announced := announcements.New(announcements.Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Changelog: w.Caches.Changelog, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})
-	boards := live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Caches.Reader, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Clock: w.Clock})
+	conversations := chat.New(chat.Config{DB: w.DB, Redis: w.Redis, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, Settings: chat.Settings{MaxGroupMembers: maxGroup}})
+	letters := messages.New(messages.Config{DB: w.DB, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
+	announced := announcements.New(announcements.Config{DB: w.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Changelog: w.Caches.Changelog, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})
+	boards := live.New(live.Config{DB: w.DB, Redis: w.Redis, Reader: w.Caches.Reader, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Clock: w.Clock})
 	notified := notificationstest.New(w)
-	lists := views.New(views.Config{DB: w.Store, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: log})
+	lists := views.New(views.Config{DB: w.DB, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: log})
 	a.resolver = &Resolver{
 		Readers: dataloader.Readers{Posts: w.Caches.Reader, Shows: boards.Memory},
-		Social:  social.New(social.Config{Store: w.Store, People: w.Caches.People, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Notifications: notified, Settings: social.Settings{MaxFollowees: maxFollowees}, OnBlock: conversations.CloseDirect}),
-		Feed:    feed.New(feed.Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Clock: w.Clock}),
-		Badge:   badge.New(badge.Config{SQLTimeout: time.Minute, Sources: sourcetest.Complete[badge.Source](letters.Source(), announced.Source(), conversations.Source(), boards.Source(), notified.Source(), lists.Source()), Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Caches.Pulled, Clock: w.Clock, Log: w.Log}),
+		Social:  social.New(social.Config{DB: w.DB, People: w.Caches.People, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Notifications: notified, Settings: social.Settings{MaxFollowees: maxFollowees}, OnBlock: conversations.CloseDirect}),
+		Feed:    feed.New(feed.Config{Jobs: w.Fanout.Engine, DB: w.DB, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Clock: w.Clock}),
+		Badge:   badge.New(badge.Config{SQLTimeout: time.Minute, Sources: sourcetest.Complete[badge.Source](letters.Source(), announced.Source(), conversations.Source(), boards.Source(), notified.Source(), lists.Source()), DB: w.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Caches.Pulled, Clock: w.Clock, Log: w.Log}),
 		Chat:    conversations, Announcements: announced,
 		Messages:      letters,
 		Views:         lists,
 		Devices:       newTestDevices(w),
-		Refs:          refs.New(w.Store),
-		Acts:          acts.New(acts.Config{DB: w.Store, IDs: w.IDs, Log: log}),
+		Refs:          refs.New(w.DB),
+		Acts:          acts.New(acts.Config{DB: w.DB, IDs: w.IDs, Log: log}),
 		Live:          boards,
 		Notifications: notified, Jobs: w.Fanout.Engine, Fanout: w.Fanout.Fanout, Projector: w.Projector, Queue: w.Fanout, Clock: w.Clock, Log: log,
 	}
@@ -111,7 +111,7 @@ var pushSettings = sync.OnceValue(func() devices.Settings {
 
 // newTestDevices returns the service of devices, without a push service: nothing is sent.
 func newTestDevices(w *fanouttest.World) *devices.Service {
-	return devices.New(devices.Config{DB: w.Store, Stream: stream.New(stream.Config{DB: w.Store, Clock: w.Clock, Log: w.Log}), Settings: pushSettings(), Clock: w.Clock, Log: w.Log})
+	return devices.New(devices.Config{DB: w.DB, Stream: stream.New(stream.Config{DB: w.DB, Clock: w.Clock, Log: w.Log}), Settings: pushSettings(), Clock: w.Clock, Log: w.Log})
 }
 
 // apiAnswer is a response as a client reads it.

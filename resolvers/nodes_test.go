@@ -33,7 +33,7 @@ func TestNodesAreAnsweredInTheirOrder(t *testing.T) {
 			t.Errorf("%s is %q, want %q", ids[i], text, want[i])
 		}
 	}
-	if ids, err := people.IDs(t.Context(), a.Store, []string{"nobody"}); len(ids) != 0 || err != nil {
+	if ids, err := people.IDs(t.Context(), a.DB, []string{"nobody"}); len(ids) != 0 || err != nil {
 		t.Errorf("asking for somebody made them a user: %v, %v", ids, err)
 	}
 }

@@ -36,7 +36,7 @@ func TestAMarkUpToTheFirstItemCoversTheList(t *testing.T) {
 	a.RunAllJobs(a.Fanout)
 	like := `mutation($p: ID!) { likePost(input: {postId: $p}) { post { id } } }`
 	a.must("bob", like, map[string]any{"p": posts[0]})
-	if held, err := jobs.Claim(t.Context(), a.Store, []string{"notify"}, 1, time.Minute, 0); err != nil || len(held) != 1 {
+	if held, err := jobs.Claim(t.Context(), a.DB, []string{"notify"}, 1, time.Minute, 0); err != nil || len(held) != 1 {
 		t.Fatalf("held back are %v, %v", held, err)
 	}
 	a.Clock.Advance(time.Second)

@@ -122,7 +122,7 @@ func (s *operationTester) storeKeyAsPreviousVersion(in event, key, before string
 			continue
 		}
 		user := strings.TrimPrefix(id, "user:")
-		ids, err := people.IDs(s.t.Context(), s.Store, []string{user})
+		ids, err := people.IDs(s.t.Context(), s.DB, []string{user})
 		s.Must(err)
 		scope = fmt.Sprintf("u%d", ids[user])
 		break

@@ -293,7 +293,7 @@ func TestAKeyKeepsItsAnswerForAGoneObject(t *testing.T) {
 func (s *operationTester) beginErasure(key string) {
 	s.t.Helper()
 	user := s.MakeNamedUsers(key)[0]
-	_, _, err := erasures.Begin(s.t.Context(), s.Store, key)
+	_, _, err := erasures.Begin(s.t.Context(), s.DB, key)
 	s.Must(err)
 	s.Caches.People.Drop(user, key)
 }

@@ -21,11 +21,11 @@ func (a *testAPI) importLines(what, lines string) importer.Report {
 	var err error
 	switch what {
 	case "posts":
-		report, err = feed.ImportFile(a.t.Context(), a.Store, a.IDs, []services.PostKind{services.PostKindPost}, options)
+		report, err = feed.ImportFile(a.t.Context(), a.DB, a.IDs, []services.PostKind{services.PostKindPost}, options)
 	case "shows":
-		report, err = live.ImportFile(a.t.Context(), a.Store, a.IDs, options)
+		report, err = live.ImportFile(a.t.Context(), a.DB, a.IDs, options)
 	case "messages":
-		report, err = messages.ImportFile(a.t.Context(), a.Store, a.IDs, []string{services.DefaultMessageType}, options)
+		report, err = messages.ImportFile(a.t.Context(), a.DB, a.IDs, []string{services.DefaultMessageType}, options)
 	}
 	if err != nil || report.BadLines > 0 {
 		a.t.Fatalf("%s: %+v, %v", lines, report, err)

@@ -79,7 +79,7 @@ func TestWithoutSQLRemindersAreNull(t *testing.T) {
 	if got := a.must("bob", query, nil); got.valueAt("viewer", "liveBoard", "edges", 0, "node", "viewerHasReminder") != false {
 		t.Errorf("with SQL: %+v", got.Data)
 	}
-	_ = a.World.Store.Close()
+	_ = a.World.DB.Close()
 	got := a.askAs("bob", query, nil)
 	if got.valueAt("viewer", "liveBoard", "edges", 0, "node", "id") != show || got.valueAt("viewer", "liveBoard", "edges", 0, "node", "viewerHasReminder") != nil || got.code() == "" {
 		t.Errorf("without SQL: %+v", got)
@@ -91,7 +91,7 @@ func TestWithoutSQLRelationsAreNull(t *testing.T) {
 	a := newAPI(t)
 	a.runUserMutation("alice", "follow", "user:bob")
 	a.must("alice", `{ viewer { user { key } } }`, nil)
-	_ = a.World.Store.Close()
+	_ = a.World.DB.Close()
 	got := a.askAs("alice", `{ viewer { user { key viewerFollows } } }`, nil)
 	if got.valueAt("viewer", "user", "key") != "alice" || got.valueAt("viewer", "user", "viewerFollows") != nil || got.code() == "" {
 		t.Errorf("without SQL: %+v", got)

@@ -66,7 +66,7 @@ func TestAutomaticPersistedQueries(t *testing.T) {
 	}
 	off := newDevelopmentHandler(t, nil)
 	if got := byPost(off, ""); got.errorCode() != services.PersistedQueryNotSupported || got.parsed.Errors[0].Message != "PersistedQueryNotSupported" {
-		t.Errorf("without a store: %s", got.body)
+		t.Errorf("without a db: %s", got.body)
 	}
 	if got := byPost(off, query); got.body != `{"data":{"hello":"world"}}` {
 		t.Errorf("without a store, with the text: %s", got.body)

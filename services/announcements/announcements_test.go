@@ -29,7 +29,7 @@ type node struct {
 
 // newNode makes a node on the databases and caches of a test.
 func newNode(w *fanouttest.World) node {
-	return node{w, New(Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Changelog: w.Caches.Changelog, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})}
+	return node{w, New(Config{DB: w.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Changelog: w.Caches.Changelog, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})}
 }
 
 // eachEnginePair runs a test on both engine pairs.
@@ -248,7 +248,7 @@ func TestAUserWhoReturnsAfter30DaysIsTreatedAsNew(t *testing.T) {
 		if _, err := projector.NewJanitor(n.World.Projector).RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if known, err := readUser(t.Context(), n.World.Store.Runner, dropped); err != nil || known.Version != 0 {
+		if known, err := readUser(t.Context(), n.World.DB.Runner, dropped); err != nil || known.Version != 0 {
 			t.Errorf("the janitor left %+v, %v", known, err)
 		}
 		n.wantUnread(dropped, "on return after the janitor")

@@ -44,7 +44,7 @@ const (
 
 // Config has the dependencies and settings of an audit.
 type Config struct {
-	Store     *sql.DB
+	DB        *sql.DB
 	Redis     *rdb.Projections
 	Projector *projector.Projector // compares and rebuilds
 	Clock     services.Clock
@@ -134,7 +134,7 @@ func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
 	if err := a.recheckSuspects(ctx); err != nil || len(a.suspects) >= maxSuspects {
 		return false, err
 	}
-	turn, took, _, err := takeTurn(ctx, a.Store, auditPace{
+	turn, took, _, err := takeTurn(ctx, a.DB, auditPace{
 		// A node that dies holds its turn until the lease ends, so a lap is planned shorter by the lease.
 		LapTime: a.LapTime - min(turnLease, a.LapTime/2), MaxUsersPerTurn: usersPerTurn, ActiveSince: a.Projector.DormantBefore(), Lease: turnLease,
 	})
@@ -151,7 +151,7 @@ func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
 		}
 	}
 	// The turn is passed on last: if this node dies before that, another node visits the same users.
-	return true, completeTurn(ctx, a.Store, turn)
+	return true, completeTurn(ctx, a.DB, turn)
 }
 
 // checkUsers checks users for the first time.
@@ -192,7 +192,7 @@ func (a *Audit) recheckSuspects(ctx context.Context) error {
 		// minute would keep a suspect waiting forever.
 		of := check{s.lastJobID, s.checkedAt}
 		if _, known := waiting[of]; !known && !now.Before(s.checkedAt.Add(recheckDelay)) {
-			waits, err := jobs.AnyJobWaits(ctx, a.Store, s.lastJobID, s.checkedAt.Add(maxClockAhead), now.Add(maxJobLease))
+			waits, err := jobs.AnyJobWaits(ctx, a.DB, s.lastJobID, s.checkedAt.Add(maxClockAhead), now.Add(maxJobLease))
 			if err != nil {
 				return err
 			}
@@ -279,7 +279,7 @@ func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []*
 		return nil, 0, err
 	}
 	// The last job is read after the facts: every effect by which the facts are ahead belongs to this job or an earlier one.
-	job, err = jobs.LastID(ctx, a.Store)
+	job, err = jobs.LastID(ctx, a.DB)
 	return found, job, err
 }
 

@@ -33,7 +33,7 @@ const auditLapTime = 10 * time.Minute
 // runLap runs a whole lap of an audit, and the second checks of the suspects.
 func runLap(w node, a *audit.Audit) {
 	w.TB.Helper()
-	everyone, err := people.ActiveUsers(w.TB.Context(), w.Store, 0, 10_000, time.Time{})
+	everyone, err := people.ActiveUsers(w.TB.Context(), w.DB, 0, 10_000, time.Time{})
 	w.Must(err)
 	w.Clock.Advance(auditLapTime)
 	for until := a.Stats().VisitedUsers + uint64(len(everyone)); a.Stats().VisitedUsers < until; w.Clock.Advance(3 * time.Second) {
@@ -327,7 +327,7 @@ func TestAuditWaitsForJobsThatAreClaimedByALaterClock(t *testing.T) {
 		runLap(w, a)
 	}
 	w.Clock.Advance(2 * time.Second)
-	claimed, err := jobs.Claim(t.Context(), w.Store, w.Fanout.Kinds(), 1000, 30*time.Second, 0)
+	claimed, err := jobs.Claim(t.Context(), w.DB, w.Fanout.Kinds(), 1000, 30*time.Second, 0)
 	w.Must(err)
 	w.Clock.Advance(-2 * time.Second)
 	for range 3 {

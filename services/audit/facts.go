@@ -52,12 +52,12 @@ type auditPace struct {
 
 // takeTurn takes the next users of the audit when their turn is due. An audit visits each user once in a lap, evenly over
 // the lap's time. If no turn is due, next is the time to ask again.
-func takeTurn(ctx context.Context, s *sql.DB, pace auditPace) (turn auditTurn, taken bool, next time.Time, err error) {
+func takeTurn(ctx context.Context, db *sql.DB, pace auditPace) (turn auditTurn, taken bool, next time.Time, err error) {
 	var visited, lapAt, leaseUntil, total int64
-	if _, err := s.One(ctx, auditState, []any{auditRowName}, &visited, &lapAt, &leaseUntil, &total); err != nil {
+	if _, err := db.One(ctx, auditState, []any{auditRowName}, &visited, &lapAt, &leaseUntil, &total); err != nil {
 		return turn, false, next, err
 	}
-	now := s.Now()
+	now := db.Now()
 	// began is the value in the row, with which takeAudit compares below. It is 0 before the first lap.
 	began := lapAt
 	if lapAt == 0 {
@@ -72,7 +72,7 @@ func takeTurn(ctx context.Context, s *sql.DB, pace auditPace) (turn auditTurn, t
 		return turn, false, due, nil
 	}
 	turn = auditTurn{token: rand.Text(), nextLapStart: lapAt, LapAge: now.Sub(sql.FromMicros(lapAt))}
-	if turn.Users, turn.visitedUpTo, err = readActiveUsers(ctx, s, visited, total, pace); err != nil {
+	if turn.Users, turn.visitedUpTo, err = readActiveUsers(ctx, db, visited, total, pace); err != nil {
 		return turn, false, next, err
 	}
 	// The next lap begins when this lap should have ended, or now if this lap took longer: the audit does not hurry to catch
@@ -81,7 +81,7 @@ func takeTurn(ctx context.Context, s *sql.DB, pace auditPace) (turn auditTurn, t
 		turn.visitedUpTo = 0
 		turn.nextLapStart = max(lapAt+pace.LapTime.Microseconds(), sql.Micros(now))
 	}
-	err = s.Write(ctx, func(tx *sql.Tx) error {
+	err = db.Write(ctx, func(tx *sql.Tx) error {
 		changed, err := tx.Run(ctx, takeAudit, auditRowName, turn.token, tx.Now.Add(pace.Lease), lapAt, visited, began, now)
 		taken = changed == 1
 		return err
@@ -98,9 +98,9 @@ func dueAfter(lap time.Duration, visited, total int64) time.Duration {
 }
 
 // readActiveUsers lists the next active users, and the user ID up to which this list is complete.
-func readActiveUsers(ctx context.Context, s *sql.DB, after, total int64, pace auditPace) (users []services.UserID, upTo int64, err error) {
+func readActiveUsers(ctx context.Context, db *sql.DB, after, total int64, pace auditPace) (users []services.UserID, upTo int64, err error) {
 	upTo = min(after+maxUserIDsPerTurn, total)
-	users, err = sql.ReadColumn[services.UserID](ctx, s, activeUsersInRange, after, upTo, pace.ActiveSince, pace.MaxUsersPerTurn)
+	users, err = sql.ReadColumn[services.UserID](ctx, db, activeUsersInRange, after, upTo, pace.ActiveSince, pace.MaxUsersPerTurn)
 	// The range may have more active users than one turn visits: the turn ends at the last user of the list.
 	if len(users) == pace.MaxUsersPerTurn {
 		upTo = int64(users[len(users)-1])
@@ -109,8 +109,8 @@ func readActiveUsers(ctx context.Context, s *sql.DB, after, total int64, pace au
 }
 
 // completeTurn records that the users of a turn were visited. It does nothing when the lease was lost.
-func completeTurn(ctx context.Context, s *sql.DB, turn auditTurn) error {
-	return s.Write(ctx, func(tx *sql.Tx) error {
+func completeTurn(ctx context.Context, db *sql.DB, turn auditTurn) error {
+	return db.Write(ctx, func(tx *sql.Tx) error {
 		_, err := tx.Run(ctx, releaseAudit, auditRowName, turn.token, turn.visitedUpTo, turn.nextLapStart)
 		return err
 	})

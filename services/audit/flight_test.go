@@ -112,7 +112,7 @@ func TestAuditDuringChangesReportsNoDrift(t *testing.T) {
 	var busy sync.WaitGroup
 	busy.Go(func() {
 		for tick := time.NewTicker(4 * time.Millisecond); ctx.Err() == nil; <-tick.C {
-			if err := w.Store.Write(ctx, func(tx *sql.Tx) error { return f.mutateAtRandom(ctx, tx) }); err != nil && ctx.Err() == nil {
+			if err := w.DB.Write(ctx, func(tx *sql.Tx) error { return f.mutateAtRandom(ctx, tx) }); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
 		}

@@ -36,15 +36,15 @@ type node struct {
 // newNode adds all features that write to users' documents to the node of a world.
 func newNode(w *fanouttest.World) node {
 	notificationstest.New(w)
-	messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
+	messages.New(messages.Config{DB: w.DB, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
 	livetest.New(w, live.ShowLimits{})
 	lists := views.New(views.Config{
-		DB: w.Store, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: w.Log,
+		DB: w.DB, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: w.Log,
 	})
 	return node{w, announcements.New(announcements.Config{
-		DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Changelog: w.Caches.Changelog, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock,
+		DB: w.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Changelog: w.Caches.Changelog, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock,
 	}), chat.New(chat.Config{
-		Store: w.Store, Redis: w.Redis, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, Settings: chat.Settings{MaxMembersCountedOnWrite: 2},
+		DB: w.DB, Redis: w.Redis, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, Settings: chat.Settings{MaxMembersCountedOnWrite: 2},
 	}), lists}
 }
 
@@ -58,7 +58,7 @@ func (n node) commit(cmd *jobs.Command, err error) []string {
 
 // newAudit returns an audit of a node; every is its LapTime.
 func newAudit(w node, every time.Duration) *audit.Audit {
-	return audit.New(audit.Config{Store: w.Store, Redis: w.Redis, Projector: w.Projector, Clock: w.Clock, Log: w.Log, Settings: audit.Settings{LapTime: every}})
+	return audit.New(audit.Config{DB: w.DB, Redis: w.Redis, Projector: w.Projector, Clock: w.Clock, Log: w.Log, Settings: audit.Settings{LapTime: every}})
 }
 
 // newFastNode returns a node on the engines that start fastest; settings changes the configuration of its fan-out.

@@ -15,7 +15,7 @@ func TestATurnRunsTheOtherAudits(t *testing.T) {
 	failure := errors.New("a failure of the test")
 	calls, result := 0, error(nil)
 	a := audit.New(audit.Config{
-		Store: w.Store, Redis: w.Redis, Projector: w.Projector, Clock: w.Clock, Log: w.Log, Settings: audit.Settings{LapTime: auditLapTime},
+		DB: w.DB, Redis: w.Redis, Projector: w.Projector, Clock: w.Clock, Log: w.Log, Settings: audit.Settings{LapTime: auditLapTime},
 		Others: []func(context.Context) error{func(context.Context) error { calls++; return result }},
 	})
 	for i, want := range []error{failure, nil} {

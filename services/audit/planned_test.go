@@ -32,9 +32,9 @@ func TestAuditDoesNotWaitForPlannedJobs(t *testing.T) {
 		})
 		w.Clock.Advance(auditLapTime) // the lap in which the user is visited again
 		for range 60 {
-			done, err := jobs.Claim(t.Context(), w.Store, []string{kind}, 100, every, 0)
+			done, err := jobs.Claim(t.Context(), w.DB, []string{kind}, 100, every, 0)
 			w.Must(err)
-			_, err = jobs.FinishIfHeld(t.Context(), w.Store, done)
+			_, err = jobs.FinishIfHeld(t.Context(), w.DB, done)
 			w.Must(err)
 			_, err = a.RunOnce(t.Context())
 			w.Must(err)

@@ -38,7 +38,7 @@ func TestAuditComparesEveryVersionedField(t *testing.T) {
 			type fields = []rdb.VersionedField
 			w.Projector.AddVersionedFields("wrong", func(context.Context, services.UserID) (fields, error) { return fields{wrong}, nil },
 				func(context.Context, services.UserID) (fields, error) { return nil, nil })
-			everyone, err := people.ActiveUsers(t.Context(), w.Store, 0, 10_000, time.Time{})
+			everyone, err := people.ActiveUsers(t.Context(), w.DB, 0, 10_000, time.Time{})
 			w.Must(err)
 			for _, user := range everyone {
 				w.Must(w.Projector.Rebuild(t.Context(), user))

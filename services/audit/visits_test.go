@@ -15,9 +15,9 @@ const oneDay = 24 * time.Hour
 // visitTimesAndTTL returns the times of a user's last visit and of the one before it, and the remaining life of their document.
 func visitTimesAndTTL(w node, user services.UserID) (seen, before time.Time, left time.Duration) {
 	w.TB.Helper()
-	visits, err := people.LastVisits(w.TB.Context(), w.Store, []services.UserID{user})
+	visits, err := people.LastVisits(w.TB.Context(), w.DB, []services.UserID{user})
 	w.Must(err)
-	before, err = people.PreviousVisit(w.TB.Context(), w.Store, user)
+	before, err = people.PreviousVisit(w.TB.Context(), w.DB, user)
 	w.Must(err)
 	left, err = w.Redis.Client.Commands().TTL(w.TB.Context(), rdb.DocumentKey(user)).Result()
 	w.Must(err)

@@ -38,7 +38,7 @@ import (
 
 // Config holds what New needs.
 type Config struct {
-	Store     *sql.DB
+	DB        *sql.DB
 	Redis     *rdb.Projections
 	Jobs      *jobs.Engine
 	Projector *projector.Projector
@@ -60,7 +60,7 @@ type Config struct {
 
 // Service returns badges. It is safe for concurrent use.
 type Service struct {
-	store     *sql.DB
+	db        *sql.DB
 	redis     *rdb.Projections
 	jobs      *jobs.Engine
 	projector *projector.Projector
@@ -98,7 +98,7 @@ func New(cfg Config) *Service {
 		cfg.MaxCachedUsers = 20_000
 	}
 	s := &Service{
-		store: cfg.Store, redis: cfg.Redis, jobs: cfg.Jobs, projector: cfg.Projector, pulled: cfg.Pulled, clock: cfg.Clock, log: cfg.Log,
+		db: cfg.DB, redis: cfg.Redis, jobs: cfg.Jobs, projector: cfg.Projector, pulled: cfg.Pulled, clock: cfg.Clock, log: cfg.Log,
 		settings: source.Settings{Caps: cfg.Caps, Expiry: cfg.Projector.Expiry()}, sqlCountSlots: make(chan struct{}, cfg.MaxConcurrentSQLCounts), sqlTimeout: cfg.SQLTimeout, visits: newVisits(cfg), lastShown: newBadgeCache(cfg.MaxCachedUsers),
 		inboxOverflow: newInboxOverflowCounts(),
 	}

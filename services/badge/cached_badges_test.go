@@ -57,7 +57,7 @@ func TestWithoutEnginesTheFirstAnswerIsUnknown(t *testing.T) {
 	_, reader := n.newLikedAuthor(2)
 	shown := n.read(reader)
 	n.RedisServer.Kill()
-	n.Must(n.Store.Close())
+	n.Must(n.DB.Close())
 	got := n.restarted().read(reader)
 	if got.Total.Precision != services.Unknown || got.Version >= shown.Version {
 		t.Errorf("%+v after %s", got, shown.Version)
@@ -74,7 +74,7 @@ func TestWithoutEnginesTheLastBadgesAreShown(t *testing.T) {
 	shown := n.read(reader)
 	at := n.Clock.Now()
 	n.RedisServer.Kill()
-	n.Must(n.Store.Close())
+	n.Must(n.DB.Close())
 	for range 2 {
 		n.Clock.Advance(time.Hour)
 		got := n.read(reader)

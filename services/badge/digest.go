@@ -21,7 +21,7 @@ func (s *Service) Digest(ctx context.Context, user services.UserID, since time.T
 	}
 	if since.IsZero() {
 		var err error
-		if since, err = people.PreviousVisit(ctx, s.store, user); err != nil {
+		if since, err = people.PreviousVisit(ctx, s.db, user); err != nil {
 			return nil, err
 		}
 	}

@@ -16,7 +16,7 @@ func (s *Service) Explain(ctx context.Context, user services.UserID) ([]services
 		return nil, err
 	}
 	of := source.ExplainRequest{User: user, Badges: badges, Today: s.moment(ctx).Today()}
-	if of.SeenPositions, err = positions.OfViews(ctx, s.store, user, positions.HomeFeedView, positions.LiveBoardView); err != nil {
+	if of.SeenPositions, err = positions.OfViews(ctx, s.db, user, positions.HomeFeedView, positions.LiveBoardView); err != nil {
 		return nil, err
 	}
 	explanations := []services.Explanation{}

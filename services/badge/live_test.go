@@ -166,7 +166,7 @@ func TestSubscribersAreNotifiedOfHostsTheyFollow(t *testing.T) {
 		t.Errorf("notified were %v", notified)
 	}
 	watched(1)
-	n.Must(n.Store.Close())
+	n.Must(n.DB.Close())
 	watched(1)
 }
 

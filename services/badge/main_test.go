@@ -54,16 +54,16 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits live.Show
 	n := node{
 		World:         w,
 		notifications: notificationstest.New(w),
-		messages:      messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs}),
+		messages:      messages.New(messages.Config{DB: w.DB, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs}),
 		announcements: announcements.New(announcements.Config{
-			DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Changelog: w.Caches.Changelog, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock,
+			DB: w.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, Changelog: w.Caches.Changelog, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock,
 		}),
 		chat: chat.New(chat.Config{
-			Store: w.Store, Redis: w.Redis, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, Facts: facts, Settings: chat.Settings{MaxMembersCountedOnWrite: 2},
+			DB: w.DB, Redis: w.Redis, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, Facts: facts, Settings: chat.Settings{MaxMembersCountedOnWrite: 2},
 		}),
 		live: livetest.New(w, limits),
 		views: views.New(views.Config{
-			DB: w.Store, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: w.Log,
+			DB: w.DB, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: w.Log,
 		}),
 	}
 	n.Service = New(n.config())
@@ -74,7 +74,7 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits live.Show
 // a count from SQL into an old one. A test of the time limit sets its own.
 func (n node) config() Config {
 	return Config{
-		Store: n.Store, Redis: n.Redis, Jobs: n.World.Fanout.Engine, Projector: n.World.Projector, Pulled: n.Caches.Pulled,
+		DB: n.DB, Redis: n.Redis, Jobs: n.World.Fanout.Engine, Projector: n.World.Projector, Pulled: n.Caches.Pulled,
 		Clock: n.Clock, Log: n.Log, SQLTimeout: time.Minute,
 		Sources: sourcetest.Complete[Source](n.messages.Source(), n.announcements.Source(), n.chat.Source(), n.live.Source(), n.notifications.Source(), n.views.Source()),
 	}
@@ -189,7 +189,7 @@ func (n node) newLikedAuthor(posts int) (author, reader services.UserID) {
 // isActiveFollower reports whether fan-out treats a follower as active, if visits since the given moment count.
 func (n node) isActiveFollower(author, follower services.UserID, since time.Time) bool {
 	n.TB.Helper()
-	edges, err := people.Followers(n.TB.Context(), n.Store, author, 0, 100, since)
+	edges, err := people.Followers(n.TB.Context(), n.DB, author, 0, 100, since)
 	n.Must(err)
 	for _, edge := range edges {
 		if edge.Follower == follower {

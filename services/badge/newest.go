@@ -57,7 +57,7 @@ func (s *Service) explainNewestOf(ctx context.Context, one Source, of *source.Ex
 		}
 	}
 	if of.SeenPositions == nil {
-		seen, err := positions.OfViews(ctx, s.store, of.User, positions.HomeFeedView, positions.LiveBoardView)
+		seen, err := positions.OfViews(ctx, s.db, of.User, positions.HomeFeedView, positions.LiveBoardView)
 		if err != nil {
 			return nil, err
 		}

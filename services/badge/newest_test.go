@@ -33,9 +33,9 @@ func (n node) newestPost(user services.UserID) (id string) {
 // newestPostInFacts is the newest post that counts, by SQL alone.
 func (n node) newestPostInFacts(user services.UserID) string {
 	n.TB.Helper()
-	seen, err := positions.Of[services.PostID](n.TB.Context(), n.Store, user, positions.HomeFeedView)
+	seen, err := positions.Of[services.PostID](n.TB.Context(), n.DB, user, positions.HomeFeedView)
 	n.Must(err)
-	entries, err := posts.UnreadFeed(n.TB.Context(), n.Store, user, seen, 1)
+	entries, err := posts.UnreadFeed(n.TB.Context(), n.DB, user, seen, 1)
 	n.Must(err)
 	if len(entries) == 0 {
 		return ""

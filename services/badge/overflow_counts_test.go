@@ -292,7 +292,7 @@ func TestTheCountBeyondTheListIsCached(t *testing.T) {
 	if err != nil || badges.HomeFeed.Value != 43 || trips.Count() != 1 || statements.Load() != before {
 		t.Errorf("%+v, %v, after %d round trips and %d statements", badges.HomeFeed, err, trips.Count(), statements.Load()-before)
 	}
-	n.Must(n.Store.Close())
+	n.Must(n.DB.Close())
 	n.wantFeedCount(reader, 43, services.Exact)
 	if got := n.restarted().read(reader).HomeFeed; got.Precision != services.AtLeast || got.Value > 43 {
 		t.Errorf("without SQL, on a node that has not counted: %+v", got)

@@ -33,7 +33,7 @@ const (
 
 // Policy returns a user's display policy.
 func (s *Service) Policy(ctx context.Context, user services.UserID) (services.DisplayPolicy, error) {
-	return projector.Policy(ctx, s.store, user)
+	return projector.Policy(ctx, s.db, user)
 }
 
 // ShowPart returns a part of a source's count, such as the count of one conversation, as a policy shows it. InTotal of the given

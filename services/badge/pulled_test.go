@@ -150,7 +150,7 @@ func TestSubscribersAreNotifiedOfPulledPosts(t *testing.T) {
 	}
 	watched(1)
 	stranger := n.AnotherNode()
-	n.Must(n.Store.Close())
+	n.Must(n.DB.Close())
 	n.wantFeedCount(reader, 1, services.Exact)
 	newNode(stranger).wantFeedCount(reader, 0, services.AtLeast)
 }

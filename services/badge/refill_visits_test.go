@@ -62,7 +62,7 @@ func TestARefillKeepsNobodyFromBecomingDormant(t *testing.T) {
 	n.Clock.Advance(26 * day)
 	_, err := projector.NewJanitor(n.World.Projector).RunOnce(t.Context())
 	n.Must(err)
-	positions, err := sqltest.QueryLines(t.Context(), n.Store, "SELECT ver, position FROM user_notices WHERE user_number = $1", user)
+	positions, err := sqltest.QueryLines(t.Context(), n.DB, "SELECT ver, position FROM user_notices WHERE user_number = $1", user)
 	if n.Must(err); len(positions) > 0 {
 		t.Errorf("after 31 days away: %v", positions)
 	}

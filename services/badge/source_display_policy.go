@@ -40,7 +40,7 @@ func (displayPolicy) Digest(context.Context, services.UserID, time.Time, *servic
 
 // Facts reads the policies.
 func (p displayPolicy) Facts(ctx context.Context, users []services.UserID, _ int64, documents []rdb.Document) error {
-	policies, err := projector.Policies(ctx, p.service.store, users)
+	policies, err := projector.Policies(ctx, p.service.db, users)
 	for i, user := range users {
 		documents[i].Policy = policies[user]
 	}

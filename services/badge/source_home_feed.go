@@ -42,7 +42,7 @@ func (h homeFeed) AddCached(ctx context.Context, users []services.UserID, docume
 
 // Facts counts users' new posts, pushed and pulled, in SQL.
 func (h homeFeed) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {
-	seen, err := positions.OfUsers[services.PostID](ctx, h.service.store, users, positions.HomeFeedView)
+	seen, err := positions.OfUsers[services.PostID](ctx, h.service.db, users, positions.HomeFeedView)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (h homeFeed) Facts(ctx context.Context, users []services.UserID, today int6
 		readers[i] = posts.FeedReader{ID: user, SeenTo: max(seen[user], aged)}
 	}
 	// One post more is asked for, to tell a count of exactly the limit from a greater count.
-	counts, err := posts.CountNew(ctx, h.service.store, readers, limit+1)
+	counts, err := posts.CountNew(ctx, h.service.db, readers, limit+1)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (homeFeed) Render(v *source.Rendering, badges *services.Badges) {
 
 // Explain lists the new posts behind the count, from SQL, the newest first.
 func (h homeFeed) Explain(ctx context.Context, of source.ExplainRequest) ([]services.Explanation, error) {
-	entries, err := posts.UnreadFeed(ctx, h.service.store, of.User, max(services.PostID(of.SeenPositions[positions.HomeFeedView]), h.service.settings.Expiry.ExpiredPostsUpTo(of.Today)), min(h.service.settings.Caps.FeedCountLimit(), of.MaxItems()))
+	entries, err := posts.UnreadFeed(ctx, h.service.db, of.User, max(services.PostID(of.SeenPositions[positions.HomeFeedView]), h.service.settings.Expiry.ExpiredPostsUpTo(of.Today)), min(h.service.settings.Caps.FeedCountLimit(), of.MaxItems()))
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (h homeFeed) Newest(ctx context.Context, of source.ExplainRequest) (explana
 // Digest adds the number of posts since a moment, seen or not, and the authors who published the most of them.
 func (h homeFeed) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	before := services.PostID(max(services.SortableIDAt(since), 1) - 1)
-	entries, err := posts.UnreadFeed(ctx, h.service.store, user, before, services.FeedRetention)
+	entries, err := posts.UnreadFeed(ctx, h.service.db, user, before, services.FeedRetention)
 	if err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ func (h homeFeed) countOverflow(ctx context.Context, users []services.UserID, do
 			for at, i := range group {
 				readers[at] = posts.FeedReader{ID: users[i], SeenTo: max(documents[i].FeedSeenUpTo, aged)}
 			}
-			counts, err := posts.CountNew(ctx, h.service.store, readers, limit+1)
+			counts, err := posts.CountNew(ctx, h.service.db, readers, limit+1)
 			if err != nil {
 				h.service.log.Debug("new posts beyond inboxes were not counted", "error", err)
 				return nil

@@ -80,7 +80,7 @@ type streamUpdatedNode struct {
 // newStreamUpdatedNode makes a further node, whose cache has all streams.
 func (n node) newStreamUpdatedNode() *streamUpdatedNode {
 	n.TB.Helper()
-	g := &streamFilteredSQL{SQL: nodecache.SQL{DB: n.Store}}
+	g := &streamFilteredSQL{SQL: nodecache.SQL{DB: n.DB}}
 	w := n.World.AnotherNode()
 	w.Caches = nodecache.New(nodecache.Config{Facts: g, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
 	l := &streamUpdatedNode{node: newNodeWith(w, g, live.ShowLimits{}), filteredSQL: g}
@@ -153,7 +153,7 @@ func (n node) commitStreamChange(t *rapid.T, a *readerScenario, stream string) {
 			change.Post = n.Post(a.hugeAuthor)
 			a.hugeAuthorPosts = append(a.hugeAuthorPosts, change.Post)
 		}
-		version, _, err := changelog.LastSequence(n.TB.Context(), n.Store, nodecache.PullChangelogKind)
+		version, _, err := changelog.LastSequence(n.TB.Context(), n.DB, nodecache.PullChangelogKind)
 		n.Must(err)
 		a.applyLastChangeAsOwn = func(l *streamUpdatedNode) { l.Caches.Pulled.ApplyOwnChange(change, version) }
 	case showFactStream:

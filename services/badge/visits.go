@@ -16,7 +16,7 @@ import (
 // visits records each user's visit once a day, so that active users stay active: in SQL, which fan-out reads, and on the user's
 // keys, whose lifetime is then extended.
 type visits struct {
-	store     *sql.DB
+	db        *sql.DB
 	redis     *rdb.Projections
 	projector *projector.Projector
 	clock     services.Clock
@@ -37,7 +37,7 @@ const (
 
 func newVisits(cfg Config) *visits {
 	return &visits{
-		store: cfg.Store, redis: cfg.Redis, projector: cfg.Projector, clock: cfg.Clock, log: cfg.Log,
+		db: cfg.DB, redis: cfg.Redis, projector: cfg.Projector, clock: cfg.Clock, log: cfg.Log,
 		unwritten: map[services.UserID]struct{}{}, visitedToday: map[services.UserID]struct{}{},
 	}
 }
@@ -128,7 +128,7 @@ func (s *Service) WriteVisits(ctx context.Context) (int, error) {
 	if len(users) == 0 {
 		return 0, nil
 	}
-	err := v.store.Write(ctx, func(tx *sql.Tx) error { return people.MarkActive(ctx, tx, users) })
+	err := v.db.Write(ctx, func(tx *sql.Tx) error { return people.MarkActive(ctx, tx, users) })
 	if err == nil {
 		err = v.redis.MarkActive(ctx, users, v.today(), v.projector.RedisKeyLifetime())
 	}

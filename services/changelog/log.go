@@ -117,14 +117,14 @@ func LogAfter(ctx context.Context, s sql.Reader, kind string, version uint64, li
 
 // LastSequence returns the versions of the newest entry of a kind and of the oldest that is kept; 0, 0 if there never was one. A
 // reader whose last version is below oldest-1 has missed entries and must load everything anew.
-func LastSequence(ctx context.Context, s *sql.DB, kind string) (newest, oldest uint64, err error) {
-	_, err = s.One(ctx, lastSequence, []any{kind}, &newest, &oldest)
+func LastSequence(ctx context.Context, db *sql.DB, kind string) (newest, oldest uint64, err error) {
+	_, err = db.One(ctx, lastSequence, []any{kind}, &newest, &oldest)
 	return newest, oldest, err
 }
 
 // LastSequences is the version of the newest entry of each kind. A kind that never had one is absent.
-func LastSequences(ctx context.Context, s *sql.DB) (map[string]uint64, error) {
-	return sql.ReadMap[string, uint64](ctx, s, lastSequences)
+func LastSequences(ctx context.Context, db *sql.DB) (map[string]uint64, error) {
+	return sql.ReadMap[string, uint64](ctx, db, lastSequences)
 }
 
 // BlankEntries removes the key and the payload from the entries of a kind that have one of some keys. Nodes that follow the log
@@ -142,8 +142,8 @@ func Rewrite(ctx context.Context, tx *sql.Tx, entry Entry, payload []byte) error
 
 // TrimLog deletes the entries from before a time and returns how many. The newest entry of each kind stays, and so does every entry
 // after one that stays, so that the rest has no gaps.
-func TrimLog(ctx context.Context, s *sql.DB, before time.Time) (trimmed int, err error) {
-	err = s.Write(ctx, func(tx *sql.Tx) error {
+func TrimLog(ctx context.Context, db *sql.DB, before time.Time) (trimmed int, err error) {
+	err = db.Write(ctx, func(tx *sql.Tx) error {
 		trimmed = 0
 		cuts := make(map[string]int64)
 		err := tx.Each(ctx, logCuts, []any{before}, func(scan func(...any) error) error {

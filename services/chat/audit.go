@@ -23,7 +23,7 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Use
 	var facts []membershipFact
 	states := shown.Conversations
 	for after := services.ConversationID(0); ; {
-		page, err := MembershipsOf(ctx, s.Store, user, after, s.Clock.Now().Add(-leftConversationsKeptFor), membersPerPage)
+		page, err := MembershipsOf(ctx, s.DB, user, after, s.Clock.Now().Add(-leftConversationsKeptFor), membersPerPage)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -58,7 +58,7 @@ func (s *Service) countUnexpiredAsOf(ctx context.Context, facts []services.Membe
 		// no error.
 		since[i] = s.expiry.CountedSince(services.SourceConversations, shown[fact.Conversation].ExpiredAsOfDay)
 	}
-	counts, err := countUnread(ctx, s.Store, facts, since)
+	counts, err := countUnread(ctx, s.DB, facts, since)
 	for i, fact := range facts {
 		switch {
 		case fact.HasLeft || fact.IsOpen:

@@ -38,13 +38,13 @@ import (
 
 // Config configures conversations. Zero numbers mean their defaults.
 type Config struct {
-	Store     *sql.DB
+	DB        *sql.DB
 	Redis     *rdb.Projections
 	Changelog *changelog.Follower  // each of its polls refreshes Sequences
 	Jobs      *jobs.Engine         // New registers the kinds of jobs of conversations in it
 	Projector *projector.Projector // New registers the conversations' part of rebuilds and audits
 	Clock     services.Clock
-	// Facts reads the numbers of conversations' newest messages; nil reads them from Store.
+	// Facts reads the numbers of conversations' newest messages; nil reads them from DB.
 	Facts SequenceFacts
 
 	Settings
@@ -73,7 +73,7 @@ const (
 func New(cfg Config) *Service {
 	cfg.Settings = services.WithDefaults(cfg.Settings)
 	if cfg.Facts == nil {
-		cfg.Facts = sequenceFacts{cfg.Store}
+		cfg.Facts = sequenceFacts{cfg.DB}
 	}
 	s := &Service{Config: cfg, Sequences: newSequences(cfg.Changelog, cfg.Facts), expiry: cfg.Projector.Expiry()}
 	cfg.Jobs.Register(s.kinds()...)

@@ -100,7 +100,7 @@ func TestALateStateReplacesNoNewerOne(t *testing.T) {
 	users := n.MakeUsers(2)
 	group := n.createConversation(Group, users...)
 	snapshot := func() []services.Membership {
-		states, err := membershipsIn(t.Context(), n.World.Store, group, users[1:])
+		states, err := membershipsIn(t.Context(), n.World.DB, group, users[1:])
 		n.Must(err)
 		return states
 	}

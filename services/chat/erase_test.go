@@ -51,7 +51,7 @@ func TestMessagesOfAnErasedUserLeaveTheCountsTogether(t *testing.T) {
 		if lowered.Load() != 1 {
 			t.Errorf("%s: %d statements changed the members", engine, lowered.Load())
 		}
-		states, err := membershipsIn(t.Context(), n.Store, id, users)
+		states, err := membershipsIn(t.Context(), n.DB, id, users)
 		n.Must(err)
 		want := map[services.UserID][2]int64{ann: {0, 0}, bob: {1, 1}, cyd: {2, 0}}
 		for _, m := range states {

@@ -77,7 +77,7 @@ func (s *Service) removeExpired(ctx context.Context, states []services.Membershi
 	if err != nil {
 		return err
 	}
-	if err := simulateReadUpTo(ctx, s.Store, aged, numbers); err != nil {
+	if err := simulateReadUpTo(ctx, s.DB, aged, numbers); err != nil {
 		return err
 	}
 	// The first unread message after the newest too old one decides when the next message expires.
@@ -124,7 +124,7 @@ func (s *Service) readOldestUnreadTimes(ctx context.Context, states []services.M
 	ids := services.Map(indexes, func(index int) services.MessageID {
 		return services.NewMessageID(states[index].Conversation, states[index].ReadUpTo+1)
 	})
-	times, err := sentTimes(ctx, s.Store, ids)
+	times, err := sentTimes(ctx, s.DB, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (s *Service) newestNumbersBefore(ctx context.Context, states []services.Mem
 		}
 	}
 	for some := range slices.Chunk(searches, searchBatchSize) {
-		if err := searchNewestBefore(ctx, s.Store, some, before); err != nil {
+		if err := searchNewestBefore(ctx, s.DB, some, before); err != nil {
 			return nil, err
 		}
 		for _, done := range some {
@@ -173,7 +173,7 @@ func (s *Service) newestNumbersBefore(ctx context.Context, states []services.Mem
 // which the next one expires.
 func (s *Service) removeExpiredOfUser(ctx context.Context, user services.UserID, today int64) error {
 	for after := services.ConversationID(0); ; {
-		states, err := MembershipsOf(ctx, s.Store, user, after, s.Clock.Now().Add(-leftConversationsKeptFor), membersPerPage)
+		states, err := MembershipsOf(ctx, s.DB, user, after, s.Clock.Now().Add(-leftConversationsKeptFor), membersPerPage)
 		if err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ func (s *Service) kinds() []jobs.Kind {
 func (s *Service) membersOrEveryone(ctx context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
 	err = conversationJobFunc(func(ctx context.Context, id services.ConversationID) error {
 		page := MembersPage{Conversation: id, Size: membersPerPage + 1}
-		found, err := readMembers(ctx, s.Store, []MembersPage{page})
+		found, err := readMembers(ctx, s.DB, []MembersPage{page})
 		users = found[page]
 		return err
 	})(ctx, job)
@@ -127,7 +127,7 @@ func (s *Service) projectIfCountedOnWrite(ctx context.Context, id services.Conve
 
 // readLastSequence reads the last sequence of one conversation; found is false if there is none.
 func (s *Service) readLastSequence(ctx context.Context, id services.ConversationID) (last LastSequence, found bool, err error) {
-	sequences, err := SequencesOf(ctx, s.Store, []services.ConversationID{id})
+	sequences, err := SequencesOf(ctx, s.DB, []services.ConversationID{id})
 	if err != nil || len(sequences) == 0 {
 		return last, false, err
 	}
@@ -138,7 +138,7 @@ func (s *Service) readLastSequence(ctx context.Context, id services.Conversation
 // statement, so the last sequence and the row are of one moment.
 func (s *Service) projectAllMembers(ctx context.Context, id services.ConversationID) error {
 	for after := services.UserID(0); ; {
-		states, err := activeMembershipsIn(ctx, s.Store, id, after, s.Projector.DormantBefore(), membersPerPage)
+		states, err := activeMembershipsIn(ctx, s.DB, id, after, s.Projector.DormantBefore(), membersPerPage)
 		if err != nil {
 			return err
 		}
@@ -164,7 +164,7 @@ func (s *Service) markDormantMembers(ctx context.Context, id services.Conversati
 	}
 	since, left := s.Projector.DormantBefore(), s.Clock.Now().Add(-leftConversationsKeptFor)
 	for after := services.UserID(0); ; {
-		users, err := sql.ReadColumn[services.UserID](ctx, s.Store, dormantMembers, id, after, since, left, membersPerPage)
+		users, err := sql.ReadColumn[services.UserID](ctx, s.DB, dormantMembers, id, after, since, left, membersPerPage)
 		if err != nil || len(users) == 0 {
 			return err
 		}
@@ -185,7 +185,7 @@ func (s *Service) projectAllAndSwitchToRead(ctx context.Context, id services.Con
 	// The lock makes the read see the newest transaction. The projection holds no lock, because it may take long.
 	var c Conversation
 	read := func(tx *sql.Tx) (err error) { c, err = lock(ctx, tx, id); return err }
-	if err := s.Store.Write(ctx, read); err != nil {
+	if err := s.DB.Write(ctx, read); err != nil {
 		return err
 	}
 	if err := s.projectAllMembers(ctx, id); err != nil {
@@ -194,7 +194,7 @@ func (s *Service) projectAllAndSwitchToRead(ctx context.Context, id services.Con
 	if c.Way != switchingToRead {
 		return nil
 	}
-	return s.Store.Write(ctx, func(tx *sql.Tx) error {
+	return s.DB.Write(ctx, func(tx *sql.Tx) error {
 		changed, err := changeCountingWay(ctx, tx, c, OnRead) // unless the way changed again meanwhile
 		if err != nil || !changed {
 			return err
@@ -207,7 +207,7 @@ func (s *Service) projectAllAndSwitchToRead(ctx context.Context, id services.Con
 
 // projectMember projects one user's own state in a conversation: by the user's own command at once, and by its job.
 func (s *Service) projectMember(ctx context.Context, id services.ConversationID, user services.UserID) error {
-	states, err := membershipsIn(ctx, s.Store, id, []services.UserID{user})
+	states, err := membershipsIn(ctx, s.DB, id, []services.UserID{user})
 	if err != nil || len(states) == 0 {
 		return err
 	}
@@ -259,7 +259,7 @@ func (s *Service) applyMuteSetting(state services.Membership) services.Membershi
 func (s *Service) rebuildSteps(ctx context.Context, user services.UserID) (parts []redis.SequenceStep, err error) {
 	today, since := s.today(), s.Clock.Now().Add(-leftConversationsKeptFor)
 	for after := services.ConversationID(0); ; {
-		states, err := MembershipsOf(ctx, s.Store, user, after, since, membersPerPage)
+		states, err := MembershipsOf(ctx, s.DB, user, after, since, membersPerPage)
 		if err != nil || len(states) == 0 {
 			return parts, err
 		}
@@ -277,7 +277,7 @@ func (s *Service) rebuildSteps(ctx context.Context, user services.UserID) (parts
 // endExpiredLeases ends a user's expired leases on being inside a conversation. Each lease has its own job, so endExpiredLeases
 // enqueues no job for another lease.
 func (s *Service) endExpiredLeases(ctx context.Context, id services.ConversationID, user services.UserID) error {
-	return s.Store.Write(ctx, func(tx *sql.Tx) error {
+	return s.DB.Write(ctx, func(tx *sql.Tx) error {
 		if _, err := endLeases(ctx, tx, id, user); err != nil {
 			return err
 		}

@@ -24,7 +24,7 @@ type node struct {
 
 // newNode makes the service of a world's node. change may change its configuration, nil does not.
 func newNode(w *fanouttest.World, change func(*Config)) node {
-	cfg := Config{Store: w.Store, Redis: w.Redis, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock}
+	cfg := Config{DB: w.DB, Redis: w.Redis, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock}
 	if change != nil {
 		change(&cfg)
 	}
@@ -137,7 +137,7 @@ func (n node) wantCounts(what string, user services.UserID, unread, mentions int
 // countingWayOf returns how a conversation is counted now.
 func (n node) countingWayOf(id services.ConversationID) CountingWay {
 	n.TB.Helper()
-	sequences, err := SequencesOf(n.TB.Context(), n.World.Store, []services.ConversationID{id})
+	sequences, err := SequencesOf(n.TB.Context(), n.World.DB, []services.ConversationID{id})
 	n.Must(err)
 	return sequences[0].Way
 }

@@ -144,7 +144,7 @@ func (s *Service) Leave(user services.UserID, id services.ConversationID, device
 // EndDeviceLeases ends the leases of a disconnected device.
 func (s *Service) EndDeviceLeases(ctx context.Context, user services.UserID, device string) error {
 	// A device may be inside several conversations, on several tabs.
-	ids, err := readLeases(ctx, s.Store, user, device)
+	ids, err := readLeases(ctx, s.DB, user, device)
 	if err != nil || len(ids) == 0 {
 		return err
 	}

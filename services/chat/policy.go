@@ -11,7 +11,7 @@ import (
 
 // GroupPolicy reads which users may add this user to a GROUP or ROOM.
 func (s *Service) GroupPolicy(ctx context.Context, user services.UserID) (GroupPolicy, error) {
-	return readGroupPolicy(ctx, s.Store, user)
+	return readGroupPolicy(ctx, s.DB, user)
 }
 
 // SetGroupPolicy is the command by which a user decides who may add them to a GROUP or ROOM. It applies to every Create and

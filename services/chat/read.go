@@ -22,7 +22,7 @@ var ListStart = ListPosition{LastMessageAt: time.UnixMicro(1<<62 - 1)}
 // List lists the conversations that a user is a member of, the last active first, and reports whether more follow.
 func (s *Service) List(ctx context.Context, user services.UserID, after ListPosition, size int) ([]MemberState, bool, error) {
 	// One more than size is read, to find out whether more follow.
-	list, err := statesOf(ctx, s.Store, user, after.LastMessageAt, after.ID, size+1)
+	list, err := statesOf(ctx, s.DB, user, after.LastMessageAt, after.ID, size+1)
 	if err == nil {
 		err = s.removeExpiredFromStates(ctx, list, services.DayOf(s.Clock.Now()))
 	}
@@ -34,7 +34,7 @@ func (s *Service) ByID(ctx context.Context, user services.UserID, ids []services
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	list, err := statesByID(ctx, s.Store, user, ids)
+	list, err := statesByID(ctx, s.DB, user, ids)
 	if err == nil {
 		err = s.removeExpiredFromStates(ctx, list, services.DayOf(s.Clock.Now()))
 	}
@@ -43,7 +43,7 @@ func (s *Service) ByID(ctx context.Context, user services.UserID, ids []services
 
 // Rooms returns the conversations, among the given ones, that are ROOMs. Every user can join a ROOM.
 func (s *Service) Rooms(ctx context.Context, ids []services.ConversationID) (map[services.ConversationID]bool, error) {
-	return sql.ReadSet[services.ConversationID](ctx, s.Store, roomsAmong, sql.Numbers(ids), string(Room))
+	return sql.ReadSet[services.ConversationID](ctx, s.DB, roomsAmong, sql.Numbers(ids), string(Room))
 }
 
 // ReadConversation reads a conversation for a user. NOT_FOUND if the user is not a member, with the same text as for an unknown ID.
@@ -84,7 +84,7 @@ func (s *Service) ReadMessages(ctx context.Context, user services.UserID, ids []
 		return nil, err
 	}
 	// All messages are read, and then messages in conversations without a membership are dropped: mostly there are none.
-	found, err := messagesByID(ctx, s.Store, ids)
+	found, err := messagesByID(ctx, s.DB, ids)
 	for id := range found {
 		if _, member := mine[id.Conversation()]; !member {
 			delete(found, id)
@@ -95,17 +95,17 @@ func (s *Service) ReadMessages(ctx context.Context, user services.UserID, ids []
 
 // MessagesByID reads messages, for a caller who may see them. An unknown message is absent.
 func (s *Service) MessagesByID(ctx context.Context, ids []services.MessageID) (map[services.MessageID]Message, error) {
-	return messagesByID(ctx, s.Store, ids)
+	return messagesByID(ctx, s.DB, ids)
 }
 
 // MentionedUsers reads the users that messages mention. A mentioned user who never was a member of the conversation is left out.
 func (s *Service) MentionedUsers(ctx context.Context, ids []services.MessageID) (map[services.MessageID][]services.UserID, error) {
-	return mentionedIn(ctx, s.Store, ids)
+	return mentionedIn(ctx, s.DB, ids)
 }
 
 // Members lists pages of members, all by one query.
 func (s *Service) Members(ctx context.Context, pages []MembersPage) (map[MembersPage][]services.UserID, error) {
-	return readMembers(ctx, s.Store, pages)
+	return readMembers(ctx, s.DB, pages)
 }
 
 // trimPage drops the extra element that was read to find out whether more follow, and reports whether they do.

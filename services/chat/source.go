@@ -52,7 +52,7 @@ func (c Source) Facts(ctx context.Context, users []services.UserID, today int64,
 	}
 	for len(pages) > 0 {
 		limit := membershipsPerUser(len(pages))
-		found, err := membershipsOfEach(ctx, c.service.Store, pages, c.service.Clock.Now(), limit)
+		found, err := membershipsOfEach(ctx, c.service.DB, pages, c.service.Clock.Now(), limit)
 		if err != nil {
 			return err
 		}
@@ -236,7 +236,7 @@ func (c Source) eachConversation(ctx context.Context, user services.UserID, aged
 	const page = 200
 	before, last := c.service.Clock.Now().Add(24*time.Hour), services.ConversationID(0) // this node's clock may be behind the writer's
 	for {
-		states, err := statesOf(ctx, c.service.Store, user, before, last, page)
+		states, err := statesOf(ctx, c.service.DB, user, before, last, page)
 		if err != nil {
 			return err
 		}

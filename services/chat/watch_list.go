@@ -51,7 +51,7 @@ func (w *listWatcher) readIfChanged(ctx context.Context, badges *services.Badges
 	if w.last.Badges != nil && next.listUnchangedSince(w.last) {
 		return next, nil
 	}
-	ids, err := readNotInBadges(ctx, w.service.Store, w.user)
+	ids, err := readNotInBadges(ctx, w.service.DB, w.user)
 	if err != nil {
 		return next, err
 	}

@@ -31,7 +31,7 @@ func newErasureWorld(t *testing.T, options fanouttest.Options, steps ...erase.St
 	t.Helper()
 	w := &erasureWorld{World: fanouttest.New(t, options)}
 	w.Service = New(Config{
-		DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, People: w.Caches.People, Changelog: w.Caches.Changelog, Clock: w.Clock, Steps: steps,
+		DB: w.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, People: w.Caches.People, Changelog: w.Caches.Changelog, Clock: w.Clock, Steps: steps,
 		OnErasureBegun: func(key string) { w.begunErasureKeys = append(w.begunErasureKeys, key) },
 	})
 	w.erasedUser = w.MakeNamedUsers(erasedUserKey)[0]
@@ -156,7 +156,7 @@ func TestANodeDropsTheKeptDocumentOfAnErasedUser(t *testing.T) {
 // forgets all users, so it does not use the cached ID for the user who has the key now.
 func TestANodeThatMissedAnErasureForgetsAllUsers(t *testing.T) {
 	w := newErasureWorld(t, fanouttest.Options{RedisURL: "embedded"}, people.EraseChangelog(people.ProfileChangelogKind, nodecache.PullChangelogKind))
-	late := nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.Store}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
+	late := nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.DB}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
 	follow := func() {
 		t.Helper()
 		_, err := late.Changelog.RunOnce(t.Context())
@@ -230,7 +230,7 @@ func TestConcurrentRequestsBeginOneErasure(t *testing.T) {
 		names, errs := make([]string, 6), make([]error, 6)
 		for i := range names {
 			all.Go(func() {
-				erasure, _, err := Begin(t.Context(), w.Store, erasedUserKey)
+				erasure, _, err := Begin(t.Context(), w.DB, erasedUserKey)
 				names[i], errs[i] = erasure.Name, err
 			})
 		}

@@ -21,7 +21,7 @@ var selectCounterNames = sql.NewStatement("rows that the test holds", `SELECT na
 // currentStep returns the step at which the erasure is.
 func (w *erasureWorld) currentStep() string {
 	w.TB.Helper()
-	rows, err := sqltest.QueryLines(w.TB.Context(), w.Store, `SELECT step FROM erasures`)
+	rows, err := sqltest.QueryLines(w.TB.Context(), w.DB, `SELECT step FROM erasures`)
 	if w.Must(err); len(rows) != 1 {
 		w.TB.Fatalf("%q", rows)
 	}
@@ -60,7 +60,7 @@ func TestAnEndlessReaderDoesNotBlockAnErasure(t *testing.T) {
 			}
 			return nil
 		}
-		w.Must(w.Store.Each(t.Context(), selectCounterNames, nil, held))
+		w.Must(w.DB.Each(t.Context(), selectCounterNames, nil, held))
 		if ends == erasure.Done() {
 			t.Errorf("with a reader that ends: %v, the erasure is done: %v", ends, erasure.Done())
 		}
@@ -93,7 +93,7 @@ func TestADamagedFileIsNotScrubbed(t *testing.T) {
 		}
 		return nil
 	})
-	if damage, err := w.Store.FindDamage(t.Context()); err != nil || damage == "" {
+	if damage, err := w.DB.FindDamage(t.Context()); err != nil || damage == "" {
 		t.Fatalf("the file is not damaged: %q, %v", damage, err)
 	}
 	if erasure := w.runToEnd(w.beginErasure()); !erasure.Done() {
@@ -126,7 +126,7 @@ func TestAScrubDoesNotFillTheDisk(t *testing.T) {
 			}
 			return nil
 		}
-		w.Must(w.Store.Each(t.Context(), selectCounterNames, nil, held))
+		w.Must(w.DB.Each(t.Context(), selectCounterNames, nil, held))
 		if ends && w.currentStep() != stepScrubFile {
 			t.Errorf("the scrub goes on to %s", w.currentStep())
 		}

@@ -40,7 +40,7 @@ func TestRequestsDuringAnErasureLeaveNoNames(t *testing.T) {
 		w.cfg.KeyRemovers = []erase.KeyRemover{acts.RemoveUserKey, jobs.EraseKeyFromRefusalsSince}
 		w.runToEnd(w.beginErasure())
 		for _, table := range []string{"acts", "idempotency", "erasures"} {
-			rows, err := sqltest.QueryLines(t.Context(), w.Store, "SELECT * FROM "+table)
+			rows, err := sqltest.QueryLines(t.Context(), w.DB, "SELECT * FROM "+table)
 			if w.Must(err); len(rows) == 0 {
 				t.Errorf("%s is empty: the test proves nothing", table)
 			}

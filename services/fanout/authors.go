@@ -74,7 +74,7 @@ func QueueUpdateAllModes(ctx context.Context, db *sql.DB) error {
 // Thresholds returns the thresholds in force: the thresholds that an admin has set, else the configured thresholds. They are read
 // from their row each time, so that a change holds on all nodes at once.
 func (f *Fanout) Thresholds(ctx context.Context) (services.FollowerThresholds, error) {
-	thresholds, set, err := posts.ReadThresholds(ctx, f.store)
+	thresholds, set, err := posts.ReadThresholds(ctx, f.db)
 	if err == nil && !set {
 		thresholds = f.thresholds
 	}
@@ -100,7 +100,7 @@ func (f *Fanout) updateMode(ctx context.Context, author services.UserID) error {
 		},
 		// Counting stops at the highest threshold: above it the mode cannot change any more.
 		Read: func(ctx context.Context) (followers int, err error) {
-			return posts.CountFollowers(ctx, f.store, author, thresholds.Huge)
+			return posts.CountFollowers(ctx, f.db, author, thresholds.Huge)
 		},
 		Put: func(ctx context.Context, known services.Author, followers int) (done bool, err error) {
 			counted := known
@@ -114,7 +114,7 @@ func (f *Fanout) updateMode(ctx context.Context, author services.UserID) error {
 // while the last count is recent: putOff then says that a job for it is queued, and updateMode ends. An author whose mode is about to
 // change is never put off.
 func (f *Fanout) readAuthor(ctx context.Context, author services.UserID) (known services.Author, putOff bool, err error) {
-	found, err := posts.Authors(ctx, f.store, []services.UserID{author})
+	found, err := posts.Authors(ctx, f.db, []services.UserID{author})
 	if err != nil {
 		return known, false, err
 	}
@@ -127,7 +127,7 @@ func (f *Fanout) readAuthor(ctx context.Context, author services.UserID) (known 
 	}
 	job := jobs.UserJob(jobUpdateMode, author)
 	job.NotBefore = again
-	return known, true, f.store.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, job) })
+	return known, true, f.db.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, job) })
 }
 
 // maxFollowersAlwaysRecounted is the number of followers up to which an author's followers are counted at each change. Counting that many
@@ -179,7 +179,7 @@ func (f *Fanout) storeModeAfterCount(ctx context.Context, thresholds services.Fo
 		counted.Mode = target
 	}
 	// The function may run again, and each run decides by the row that it reads.
-	err = f.store.Write(ctx, func(tx *sql.Tx) error {
+	err = f.db.Write(ctx, func(tx *sql.Tx) error {
 		done = false
 		// Every transaction that locks both the changelog and the author's row locks the changelog first. Otherwise two of them could
 		// wait for each other.
@@ -294,13 +294,13 @@ func (f *Fanout) queueModeJobs(ctx context.Context, _ jobs.Job) error {
 	// The first pass finds authors by their followers. The second finds the authors who have a row, because they may have lost followers.
 	for _, followers := range []int{thresholds.Big, 0} {
 		for after := services.UserID(0); ; {
-			authors, err := posts.AuthorsForModeCheck(ctx, f.store, followers, after, modeJobsPerBatch)
+			authors, err := posts.AuthorsForModeCheck(ctx, f.db, followers, after, modeJobsPerBatch)
 			if err != nil {
 				return err
 			}
 			queued := services.Map(authors, func(author services.UserID) jobs.NewJob { return jobs.UserJob(jobUpdateMode, author) })
 			if len(queued) > 0 {
-				if err := f.store.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, queued...) }); err != nil {
+				if err := f.db.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, queued...) }); err != nil {
 					return err
 				}
 			}
@@ -320,7 +320,7 @@ func (f *Fanout) SetThresholds(ctx context.Context, thresholds services.Follower
 	if err := thresholds.Check(); err != nil {
 		return err
 	}
-	err := f.store.Write(ctx, func(tx *sql.Tx) error {
+	err := f.db.Write(ctx, func(tx *sql.Tx) error {
 		if err := posts.SetThresholds(ctx, tx, thresholds); err != nil {
 			return err
 		}
@@ -333,7 +333,7 @@ func (f *Fanout) SetThresholds(ctx context.Context, thresholds services.Follower
 // PinMode pins an author's mode, whatever the number of their followers; nil lets the mode follow the number again. The new mode holds at
 // once, except that an author becomes huge only when the documents of all followers name them among the pulled authors.
 func (f *Fanout) PinMode(ctx context.Context, author services.UserID, mode *services.AuthorMode) error {
-	err := f.store.Write(ctx, func(tx *sql.Tx) error {
+	err := f.db.Write(ctx, func(tx *sql.Tx) error {
 		known, err := posts.LockAuthor(ctx, tx, author)
 		if err != nil {
 			return err
@@ -363,12 +363,12 @@ func (f *Fanout) Author(ctx context.Context, id services.UserID) (author service
 	if err != nil {
 		return author, err
 	}
-	found, err := posts.Authors(ctx, f.store, []services.UserID{id})
+	found, err := posts.Authors(ctx, f.db, []services.UserID{id})
 	if err != nil {
 		return author, err
 	}
 	author = found[id]
 	author.ID = id
-	author.Followers, err = posts.CountFollowers(ctx, f.store, id, thresholds.Huge)
+	author.Followers, err = posts.CountFollowers(ctx, f.db, id, thresholds.Huge)
 	return author, err
 }

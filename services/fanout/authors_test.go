@@ -41,7 +41,7 @@ func unfollow(w *fanouttest.World, author services.UserID, readers ...services.U
 // modeInSQL is the mode of an author in SQL.
 func modeInSQL(w *fanouttest.World, author services.UserID) services.AuthorMode {
 	w.TB.Helper()
-	mode, err := posts.ModeOf(w.TB.Context(), w.Store.Runner, author)
+	mode, err := posts.ModeOf(w.TB.Context(), w.DB.Runner, author)
 	w.Must(err)
 	return mode
 }
@@ -61,7 +61,7 @@ func TestAModeFollowsTheNumberOfFollowers(t *testing.T) {
 		at := func(followers int, want services.AuthorMode, pull bool) {
 			t.Helper()
 			w.RunAllJobs(w.Fanout)
-			known, err := posts.Authors(t.Context(), w.Store, []services.UserID{author})
+			known, err := posts.Authors(t.Context(), w.DB, []services.UserID{author})
 			w.Must(err)
 			if got := known[author]; got.Mode != want || got.NamedInFollowerDocuments != pull || got.FollowerChunksToName != 0 || got.Version > 0 && got.Followers != min(followers, 5) {
 				t.Fatalf("with %d followers: %+v, want mode %d, pull %v", followers, got, want, pull)
@@ -205,7 +205,7 @@ func TestOneJobSetsTheModesAfterAnImport(t *testing.T) {
 		_, err := people.ImportFollows(ctx, tx, append(edges, services.FollowEdge{Follower: users[3], Followee: users[2]}))
 		return err
 	})
-	w.Must(fanout.QueueUpdateAllModes(t.Context(), w.Store))
+	w.Must(fanout.QueueUpdateAllModes(t.Context(), w.DB))
 	if waiting, _ := w.CountJobs(); waiting != 1 {
 		t.Fatalf("%d jobs after an import", waiting)
 	}
@@ -237,13 +237,13 @@ func TestEveryDocumentNamesANewHugeAuthor(t *testing.T) {
 					if step > 50 {
 						t.Fatal("the author never becomes huge")
 					}
-					jobs, err := jobs.Claim(t.Context(), w.Store, w.Fanout.Kinds(), 1, 30*time.Second, 0)
+					jobs, err := jobs.Claim(t.Context(), w.DB, w.Fanout.Kinds(), 1, 30*time.Second, 0)
 					w.Must(err)
 					w.Must(w.Fanout.RunJobs(t.Context(), jobs))
 				}
 				w.RunAllJobs(w.Fanout)
 				w.Must(w.Projector.Rebuild(t.Context(), returning))
-				followers, err := people.Followers(t.Context(), w.Store, author, 0, 100, time.Time{})
+				followers, err := people.Followers(t.Context(), w.DB, author, 0, 100, time.Time{})
 				w.Must(err)
 				for _, edge := range followers {
 					if !documentNamesAuthor(w, edge.Follower, author) {
@@ -258,7 +258,7 @@ func TestEveryDocumentNamesANewHugeAuthor(t *testing.T) {
 // logEntries returns the changelog's entries of one kind.
 func logEntries(w *fanouttest.World, kind string) []changelog.Entry {
 	w.TB.Helper()
-	entries, err := changelog.LogAfter(w.TB.Context(), w.Store, kind, 0, 1000)
+	entries, err := changelog.LogAfter(w.TB.Context(), w.DB, kind, 0, 1000)
 	w.Must(err)
 	return entries
 }
@@ -329,7 +329,7 @@ func TestAFollowerWhoChangesDuringAChunkIsReadAgain(t *testing.T) {
 		w.SetMode(author, services.AuthorHuge)
 		stamp, err := w.Redis.Client.Now(t.Context())
 		w.Must(err)
-		edges, err := people.Followers(t.Context(), w.Store, author, 0, 10, time.Time{})
+		edges, err := people.Followers(t.Context(), w.DB, author, 0, 10, time.Time{})
 		w.Must(err)
 		w.Unfollow(author, leaves)
 		w.Unfollow(other, stays)
@@ -372,7 +372,7 @@ func TestAPinDuringACountOfFollowersWins(t *testing.T) {
 		})
 	}
 	w.Must(w.Fanout.UpdateAuthorMode(t.Context(), users[0]))
-	if mode, err := posts.ModeOf(t.Context(), w.Store.Runner, users[0]); mode != services.AuthorBig || err != nil {
+	if mode, err := posts.ModeOf(t.Context(), w.DB.Runner, users[0]); mode != services.AuthorBig || err != nil {
 		t.Errorf("the mode is %v, %v; want that of the pin", mode, err)
 	}
 }

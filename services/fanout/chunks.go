@@ -38,7 +38,7 @@ type postChunk struct {
 // chunk, else by a job for each chunk. These jobs replace the given job in one transaction. A pulled post goes to the author's feed
 // alone. For a post that is in no feed, only its copy in Redis is updated. Every step may be repeated.
 func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) error {
-	found, err := posts.ByID(ctx, f.store, []services.PostID{id})
+	found, err := posts.ByID(ctx, f.db, []services.PostID{id})
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (f *Fanout) runPostChunk(ctx context.Context, job jobs.Job, chunk postChunk
 	if err := f.pushOrDropChunk(ctx, jobPushChunk, chunk); err != nil {
 		return err
 	}
-	err := f.store.Write(ctx, func(tx *sql.Tx) error {
+	err := f.db.Write(ctx, func(tx *sql.Tx) error {
 		// Finish comes first: it refuses a worker whose lease was lost, so that the number of open chunks falls once for each
 		// chunk.
 		if err := jobs.Finish(ctx, tx, job); err != nil {
@@ -196,7 +196,7 @@ func (f *Fanout) lastSeenCutoff(ctx context.Context, kind string, post services.
 // some followers may be served without need. The documents of followers who are not served count as documents of idle users, and are
 // rebuilt before they are shown.
 func (f *Fanout) PushLastSeenCutoff(ctx context.Context, author services.UserID) (since time.Time, err error) {
-	mode, err := posts.ModeOf(ctx, f.store.Runner, author)
+	mode, err := posts.ModeOf(ctx, f.db.Runner, author)
 	if err != nil || mode == services.AuthorSmall {
 		return f.projector.DormantBefore(), err
 	}
@@ -209,7 +209,7 @@ func (f *Fanout) FollowerChunks(ctx context.Context, author services.UserID, sin
 	// The pages need no common transaction: the chunks are ranges that meet, so no user is left out, whoever follows or unfollows
 	// meanwhile.
 	for after := services.UserID(0); ; {
-		edges, err := people.Followers(ctx, f.store, author, after, f.ChunkSize, since)
+		edges, err := people.Followers(ctx, f.db, author, after, f.ChunkSize, since)
 		if err != nil {
 			return chunks, err
 		}
@@ -237,7 +237,7 @@ func allFollowers(author services.UserID) FollowerChunk {
 // EachFollower calls do with the followers of a chunk who were seen since a time, as SQL has them now, up to ChunkSize at a time.
 func (f *Fanout) EachFollower(ctx context.Context, chunk FollowerChunk, since time.Time, do func(edges []services.FollowEdge) error) error {
 	for after := chunk.After; ; {
-		edges, err := people.Followers(ctx, f.store, chunk.Author, after, f.ChunkSize, since)
+		edges, err := people.Followers(ctx, f.db, chunk.Author, after, f.ChunkSize, since)
 		if err != nil {
 			return err
 		}
@@ -266,7 +266,7 @@ func (f *Fanout) pushOrDropChunk(ctx context.Context, kind string, chunk postChu
 	if err != nil {
 		return err
 	}
-	found, err := posts.ByID(ctx, f.store, []services.PostID{chunk.Post})
+	found, err := posts.ByID(ctx, f.db, []services.PostID{chunk.Post})
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func (f *Fanout) queueInboxRefills(ctx context.Context, readers []services.UserI
 	if len(readers) == 0 {
 		return nil
 	}
-	visits, err := people.LastVisits(ctx, f.store, readers)
+	visits, err := people.LastVisits(ctx, f.db, readers)
 	if err != nil {
 		return err
 	}
@@ -52,5 +52,5 @@ func (f *Fanout) queueInboxRefills(ctx context.Context, readers []services.UserI
 	if len(refills) == 0 {
 		return nil
 	}
-	return f.store.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, refills...) })
+	return f.db.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, refills...) })
 }

@@ -40,7 +40,7 @@ import (
 type Config struct {
 	Jobs      *jobs.Engine // New registers the kinds of fan-out's jobs in it
 	Projector *projector.Projector
-	Store     *sql.DB
+	DB        *sql.DB
 	Redis     *rdb.Projections
 	Clock     services.Clock
 	IDs       *services.IDClock
@@ -57,7 +57,7 @@ type Fanout struct {
 
 	jobs       *jobs.Engine
 	projector  *projector.Projector
-	store      *sql.DB
+	db         *sql.DB
 	redis      *rdb.Projections
 	clock      services.Clock
 	ids        *services.IDClock
@@ -82,7 +82,7 @@ func New(cfg Config) *Fanout {
 		cfg.ChunkSize = 2000
 	}
 	f := &Fanout{
-		ChunkSize: cfg.ChunkSize, jobs: cfg.Jobs, projector: cfg.Projector, store: cfg.Store, redis: cfg.Redis, clock: cfg.Clock,
+		ChunkSize: cfg.ChunkSize, jobs: cfg.Jobs, projector: cfg.Projector, db: cfg.DB, redis: cfg.Redis, clock: cfg.Clock,
 		ids: cfg.IDs, log: cfg.Log, thresholds: services.FollowerThresholds{Big: cfg.BigFollowers, Huge: cfg.HugeFollowers},
 	}
 	for _, kinds := range [][]jobs.Kind{f.feedKinds(), f.authorKinds(), f.restrictionKinds()} {
@@ -96,7 +96,7 @@ func New(cfg Config) *Fanout {
 // endExpiredFanouts ends the fan-outs that began longer than fanoutsKeptFor ago, in SQL and in the memory of every node. They have not
 // ended because one of their chunks is dead.
 func (f *Fanout) endExpiredFanouts(ctx context.Context) (dropped int, err error) {
-	err = f.store.Write(ctx, func(tx *sql.Tx) error {
+	err = f.db.Write(ctx, func(tx *sql.Tx) error {
 		gone, err := posts.ForgetFanouts(ctx, tx, f.clock.Now().Add(-fanoutsKeptFor))
 		for _, fanout := range gone {
 			if err := (nodecache.FanoutChange{InFlightFanout: fanout, Ended: true}).Append(ctx, tx); err != nil {

@@ -64,7 +64,7 @@ func ProjectSeenJob(user services.UserID) jobs.NewJob {
 // ProjectSeen projects the durable seen position of a user's feed into their document. Positions only move forward,
 // here and in SQL, so it needs no stamp.
 func (f *Fanout) ProjectSeen(ctx context.Context, user services.UserID) error {
-	seen, err := positions.Of[services.PostID](ctx, f.store, user, positions.HomeFeedView)
+	seen, err := positions.Of[services.PostID](ctx, f.db, user, positions.HomeFeedView)
 	if err != nil {
 		return err
 	}
@@ -83,12 +83,12 @@ type Lag struct {
 
 // Lag reads how far fan-out is behind, on all nodes together.
 func (f *Fanout) Lag(ctx context.Context) (lag Lag, err error) {
-	waiting, oldest, err := jobs.JobCountsOf(ctx, f.store, []string{jobFanOut, jobPushOnlineChunk, jobPushChunk, jobRemovePost, jobDropChunk})
+	waiting, oldest, err := jobs.JobCountsOf(ctx, f.db, []string{jobFanOut, jobPushOnlineChunk, jobPushChunk, jobRemovePost, jobDropChunk})
 	if err != nil {
 		return lag, err
 	}
 	// A chunk's job is younger than its post. The beginning of the oldest fan-out includes the time of its earlier chunks.
-	began, err := posts.OldestFanout(ctx, f.store)
+	began, err := posts.OldestFanout(ctx, f.db)
 	if err != nil {
 		return lag, err
 	}

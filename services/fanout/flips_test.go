@@ -136,7 +136,7 @@ func (h *authorModeHistory) checkFeed(user services.UserID) {
 	document := h.Document(user)
 	count := document.FeedCount
 	for _, named := range document.PulledAuthors {
-		pulled, err := posts.Pulled(ctx, h.Store, []services.UserID{named.Author}, services.FeedRetention)
+		pulled, err := posts.Pulled(ctx, h.DB, []services.UserID{named.Author}, services.FeedRetention)
 		h.Must(err)
 		for _, post := range pulled[named.Author].Posts {
 			entries = append(entries, services.FeedEntry{Post: post, Author: named.Author, CountsAsNew: post > services.PostID(named.ItemsCountAfter)})
@@ -146,14 +146,14 @@ func (h *authorModeHistory) checkFeed(user services.UserID) {
 		}
 	}
 	slices.SortFunc(entries, func(a, b services.FeedEntry) int { return cmp.Compare(b.Post, a.Post) })
-	want, err := posts.HomeFeed(ctx, h.Store, user, services.MaxPostID, services.FeedRetention)
+	want, err := posts.HomeFeed(ctx, h.DB, user, services.MaxPostID, services.FeedRetention)
 	h.Must(err)
 	if !slices.Equal(entries, want) {
 		h.t.Fatalf("user %d is shown %v, want %v", user, entries, want)
 	}
-	seen, err := positions.Of[services.PostID](ctx, h.Store, user, positions.HomeFeedView)
+	seen, err := positions.Of[services.PostID](ctx, h.DB, user, positions.HomeFeedView)
 	h.Must(err)
-	if facts, err := posts.CountNew(ctx, h.Store, []posts.FeedReader{{ID: user, SeenTo: seen}}, services.FeedRetention); err != nil || facts[0] != count {
+	if facts, err := posts.CountNew(ctx, h.DB, []posts.FeedReader{{ID: user, SeenTo: seen}}, services.FeedRetention); err != nil || facts[0] != count {
 		h.t.Fatal(fmt.Sprintf("user %d has %d new posts, want %d, %v", user, count, facts, err))
 	}
 }

@@ -88,7 +88,7 @@ func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 	if n, err := jobs.FinishIfHeld(t.Context(), other, held); n != 0 || err != nil {
 		t.Errorf("the silent node finished %d jobs that others hold, %v", n, err)
 	}
-	if n, err := jobs.FinishIfHeld(t.Context(), w.Store, freed); n != len(held) || err != nil {
+	if n, err := jobs.FinishIfHeld(t.Context(), w.DB, freed); n != len(held) || err != nil {
 		t.Fatalf("%d of the jobs were finished, %v", n, err)
 	}
 	beat(w, heart)

@@ -19,7 +19,7 @@ func (f *Fanout) AddInFlightPosts(ctx context.Context, reader services.UserID, i
 	}
 	authors := services.Map(inFlight, func(post posts.InFlightFanout) services.UserID { return post.Author })
 	// One query leaves out most posts, because the reader follows few of the authors.
-	edges, err := people.EdgesFrom(ctx, f.store, reader, authors)
+	edges, err := people.EdgesFrom(ctx, f.db, reader, authors)
 	if err != nil {
 		return false, err
 	}

@@ -26,7 +26,7 @@ func factScenarios() []fanouttest.FactScenario {
 		w.Post(users[0])
 	}
 	newest := func(w *fanouttest.World, author services.UserID) services.PostID {
-		found, err := posts.PushedPostsOfAuthor(w.TB.Context(), w.Store, author, 1)
+		found, err := posts.PushedPostsOfAuthor(w.TB.Context(), w.DB, author, 1)
 		w.Must(err)
 		return found[0]
 	}

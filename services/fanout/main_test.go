@@ -40,7 +40,7 @@ func enqueue(w *fanouttest.World, queued ...jobs.NewJob) {
 // claim takes all jobs that are due, as a worker does.
 func claim(w *fanouttest.World) []jobs.Job {
 	w.TB.Helper()
-	queued, err := jobs.Claim(w.TB.Context(), w.Store, w.Fanout.Kinds(), 1000, 30*time.Second, 0)
+	queued, err := jobs.Claim(w.TB.Context(), w.DB, w.Fanout.Kinds(), 1000, 30*time.Second, 0)
 	w.Must(err)
 	return queued
 }

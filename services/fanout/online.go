@@ -116,7 +116,7 @@ func (f *Fanout) pushOnline(ctx context.Context, stamp redis.ClockStamp, post se
 		for len(online) > 0 {
 			batch := online[:min(onlineUsersPerQuery, len(online))]
 			online = online[len(batch):]
-			following, err := people.Edges(ctx, f.store, batch, post.Author)
+			following, err := people.Edges(ctx, f.db, batch, post.Author)
 			if err != nil {
 				return err
 			}

@@ -149,7 +149,7 @@ func TestAFailingOnlineChunkDoesNotHoldThePost(t *testing.T) {
 	}
 	w.RunAllJobs(w.Fanout)
 	w.CheckAgainstFacts(users...)
-	if _, dead, _, err := jobs.JobCounts(t.Context(), w.Store); err != nil || dead != 0 {
+	if _, dead, _, err := jobs.JobCounts(t.Context(), w.DB); err != nil || dead != 0 {
 		t.Errorf("%d jobs are dead, %v: want none", dead, err)
 	}
 }
@@ -184,7 +184,7 @@ func TestOnlineFollowersComeFirstInOneChunk(t *testing.T) {
 // postsOfInFlightFanouts returns the posts that are in flight according to SQL, and according to the changelog.
 func postsOfInFlightFanouts(w *fanouttest.World) (bySQL, byLog []services.PostID) {
 	w.TB.Helper()
-	inFlight, err := posts.InFlightFanouts(w.TB.Context(), w.Store)
+	inFlight, err := posts.InFlightFanouts(w.TB.Context(), w.DB)
 	w.Must(err)
 	for _, one := range inFlight {
 		bySQL = append(bySQL, one.Post)

@@ -40,7 +40,7 @@ func (f *Fanout) ReconcileFollow(ctx context.Context, reader, author services.Us
 		Name: func() string { return fmt.Sprintf("reconcile reader %d with author %d", reader, author) },
 		Mark: f.stampFunc(reader),
 		Read: func(ctx context.Context) (edge currentEdge, err error) {
-			edge.FollowEdge, edge.follows, err = people.Edge(ctx, f.store, reader, author)
+			edge.FollowEdge, edge.follows, err = people.Edge(ctx, f.db, reader, author)
 			return edge, err
 		},
 		Put: func(ctx context.Context, stamp redis.ClockStamp, edge currentEdge) (done bool, err error) {
@@ -69,7 +69,7 @@ func (f *Fanout) mergeAuthorItems(ctx context.Context, stamp redis.ClockStamp, e
 	}
 	// This reads one more than an inbox holds: the inbox then trims itself, and the trimmed post raises the inbox floor, which says that
 	// older posts exist.
-	found, err := posts.PushedPostsOfAuthor(ctx, f.store, edge.Followee, projector.RebuiltInboxEntries+1)
+	found, err := posts.PushedPostsOfAuthor(ctx, f.db, edge.Followee, projector.RebuiltInboxEntries+1)
 	if err != nil {
 		return false, err
 	}
@@ -101,7 +101,7 @@ func (f *Fanout) mergeAuthorItems(ctx context.Context, stamp redis.ClockStamp, e
 // NamedInFollowerDocuments decides, and not the mode: an author who shrank has pulled posts, and an author who grows must be in the
 // documents before the mode changes.
 func (f *Fanout) pulledEntry(ctx context.Context, edge services.FollowEdge) ([]services.FollowedAuthor, error) {
-	pulls, err := posts.IsPullAuthor(ctx, f.store, edge.Followee)
+	pulls, err := posts.IsPullAuthor(ctx, f.db, edge.Followee)
 	if err != nil || !pulls {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (f *Fanout) dropDeletedPosts(ctx context.Context, reader, author services.U
 	if len(doubtful) == 0 {
 		return nil
 	}
-	facts, err := posts.ByID(ctx, f.store, doubtful)
+	facts, err := posts.ByID(ctx, f.db, doubtful)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (f *Fanout) dropAuthorItems(ctx context.Context, reader, author services.Us
 	if err != nil {
 		return false, err
 	}
-	if _, follows, err := people.Edge(ctx, f.store, reader, author); err != nil || follows {
+	if _, follows, err := people.Edge(ctx, f.db, reader, author); err != nil || follows {
 		return false, err
 	}
 	if err := f.projector.HintAndMark(ctx, []services.UserID{reader}, []redis.Result{result}); err != nil {
@@ -187,7 +187,7 @@ func (f *Fanout) mergePostIntoInbox(ctx context.Context, reader services.UserID,
 // entryFor is a post as an entry of a reader's inbox; nil when the post is not for the reader: it is gone, in no feed,
 // pulled, or its author is not followed. A pulled post is in its author's own inbox alone.
 func (f *Fanout) entryFor(ctx context.Context, reader services.UserID, id services.PostID) (*services.FeedEntry, error) {
-	found, err := posts.ByID(ctx, f.store, []services.PostID{id})
+	found, err := posts.ByID(ctx, f.db, []services.PostID{id})
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ func (f *Fanout) entryFor(ctx context.Context, reader services.UserID, id servic
 	}
 	entry := &services.FeedEntry{Post: id, Author: post.Author}
 	if reader != post.Author {
-		edge, follows, err := people.Edge(ctx, f.store, reader, post.Author)
+		edge, follows, err := people.Edge(ctx, f.db, reader, post.Author)
 		if err != nil || !follows {
 			return nil, err
 		}

@@ -28,9 +28,9 @@ func preparePush(w *fanouttest.World, id services.PostID) preparedPush {
 	ctx := w.TB.Context()
 	stamp, err := w.Redis.Client.Now(ctx)
 	w.Must(err)
-	found, err := posts.ByID(ctx, w.Store, []services.PostID{id})
+	found, err := posts.ByID(ctx, w.DB, []services.PostID{id})
 	w.Must(err)
-	edges, err := people.Followers(ctx, w.Store, found[id].Author, 0, 100, fanouttest.StartTime.AddDate(-1, 0, 0))
+	edges, err := people.Followers(ctx, w.DB, found[id].Author, 0, 100, fanouttest.StartTime.AddDate(-1, 0, 0))
 	w.Must(err)
 	if len(edges) == 0 {
 		w.TB.Fatal("nobody is to be served")
@@ -270,7 +270,7 @@ func TestDeletionsQueueNoRefillsForIdleReaders(t *testing.T) {
 				w.Must(w.Fanout.RunJobs(t.Context(), []jobs.Job{job}))
 			}
 		}
-		kinds, err := jobs.CountsByKind(t.Context(), w.Store)
+		kinds, err := jobs.CountsByKind(t.Context(), w.DB)
 		w.Must(err)
 		queued := 0
 		for _, kind := range kinds {

@@ -33,7 +33,7 @@ func MuteEndJob(muter, muted services.UserID, until time.Time) jobs.NewJob {
 // endMute ends an expired mute. A mute with a new end stays, because it has another job. The feed is reconciled even if the mute
 // is gone: an earlier run may have ended the mute and then failed.
 func (f *Fanout) endMute(ctx context.Context, muter, muted services.UserID) error {
-	err := f.store.Write(ctx, func(tx *sql.Tx) error {
+	err := f.db.Write(ctx, func(tx *sql.Tx) error {
 		// The lock keeps a command that extends the mute from committing between the read and the removal.
 		if err := people.LockRestrictions(ctx, tx, muter, muted); err != nil {
 			return err

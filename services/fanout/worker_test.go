@@ -132,7 +132,7 @@ func TestTheJanitorForgetsAFanOutThatDoesNotEnd(t *testing.T) {
 			w.Must(err)
 			_, err = w.Caches.Changelog.RunOnce(t.Context())
 			w.Must(err)
-			left, err := posts.InFlightFanouts(t.Context(), w.Store)
+			left, err := posts.InFlightFanouts(t.Context(), w.DB)
 			w.Must(err)
 			if known := w.Caches.InFlight.List(); len(left) != turn.left || len(known) != turn.left {
 				t.Errorf("after %s more, %d fan-outs of post %s are left, and a node knows of %d, want %d", turn.after, len(left), post, len(known), turn.left)

@@ -64,7 +64,7 @@ func TestPublishingCostsTheSameWhoeverPublishes(t *testing.T) {
 		cmd, err := n.Publish(author, Draft{Body: "a post"})
 		n.Must(err)
 		asked.takeNames()
-		n.Must(n.Store.Write(t.Context(), func(tx *sql.Tx) error {
+		n.Must(n.DB.Write(t.Context(), func(tx *sql.Tx) error {
 			_, err := cmd.Apply(t.Context(), tx)
 			return err
 		}))

@@ -70,7 +70,7 @@ func TestAnEditKeepsThePosition(t *testing.T) {
 		if got := n.feedBodies(author); got[1] != "mended at last" {
 			t.Errorf("after several edits: %q", got)
 		}
-		found, err := posts.ByID(t.Context(), n.Store, []services.PostID{first})
+		found, err := posts.ByID(t.Context(), n.DB, []services.PostID{first})
 		n.Must(err)
 		if found[first].Body != "mended at last" {
 			t.Errorf("SQL has %q", found[first].Body)
@@ -90,7 +90,7 @@ func TestEditsUnderAClockThatIsSetBackAreInOrder(t *testing.T) {
 		n.Must(err)
 		n.Clock.Advance(-time.Second) // the clock of another node
 		n.Must(n.fan.Commit(t.Context(), cmd)[0])
-		found, err := posts.ByID(t.Context(), n.Store, []services.PostID{post})
+		found, err := posts.ByID(t.Context(), n.DB, []services.PostID{post})
 		n.Must(err)
 		if !found[post].UpdatedAt.After(last) || found[post].Body != body {
 			t.Errorf("%q was written at %v, after %v", found[post].Body, found[post].UpdatedAt, last)
@@ -148,7 +148,7 @@ func TestAnEditMovesMentions(t *testing.T) {
 		n.edit(dora, answer, Draft{Body: "an answer again"})
 		n.wantUnseenCount(author, "an answer that mentions no longer", services.CategoryComment, 1)
 		n.wantUnseenCount(author, "an answer that mentions no longer", services.CategoryMention, 0)
-		found, err := posts.ByID(t.Context(), n.Store, []services.PostID{answer})
+		found, err := posts.ByID(t.Context(), n.DB, []services.PostID{answer})
 		n.Must(err)
 		if found[answer].Parent != post || found[answer].Kind != services.PostKindComment {
 			t.Errorf("the edited answer is %+v", found[answer])
@@ -238,7 +238,7 @@ func TestAMentionByAnEditNotifiesAtTheEdit(t *testing.T) {
 		n.wantUnseenCount(carol, "mentioned by the second edit", services.CategoryMention, 1)
 		n.wantUnseenCount(dora, "mentioned by the first edit", services.CategoryMention, 1)
 		for user, want := range map[services.UserID]time.Time{bob: published, carol: second, dora: first} {
-			at, err := sql.ReadColumn[int64](t.Context(), n.Store, sql.AdHoc("when notified", "SELECT at FROM notification_groups WHERE recipient = $1"), user)
+			at, err := sql.ReadColumn[int64](t.Context(), n.DB, sql.AdHoc("when notified", "SELECT at FROM notification_groups WHERE recipient = $1"), user)
 			n.Must(err)
 			if len(at) != 1 || sql.FromMicros(at[0]).Sub(want).Abs() > time.Second {
 				t.Errorf("user %d is notified at %v, want one notification at %s", user, at, want)
@@ -279,7 +279,7 @@ func TestRefusedEdits(t *testing.T) {
 	if got := n.feedBodies(reader); !slices.Equal(got, []string{"one"}) {
 		t.Errorf("what was refused left %q", got)
 	}
-	if entries, err := changelog.LogAfter(t.Context(), n.Store, posts.ChangelogKind, 0, 10); err != nil || len(entries) != 1 {
+	if entries, err := changelog.LogAfter(t.Context(), n.DB, posts.ChangelogKind, 0, 10); err != nil || len(entries) != 1 {
 		t.Errorf("the log has %d entries of one deletion, %v", len(entries), err)
 	}
 }

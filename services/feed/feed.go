@@ -35,7 +35,7 @@ import (
 // Config configures the service.
 type Config struct {
 	Jobs      *jobs.Engine // New registers its kinds of jobs
-	Store     *sql.DB
+	DB        *sql.DB
 	Redis     *rdb.Projections
 	Posts     *posts.Memory                  // the node's copies of posts
 	Reader    *nodecache.PostAndUserReader   // reads posts and authors from the node cache, Redis or SQL
@@ -53,7 +53,7 @@ type Config struct {
 // Service has the commands of posts and reads the pages of home feeds. It is safe for concurrent use.
 type Service struct {
 	jobs         *jobs.Engine
-	store        *sql.DB
+	db           *sql.DB
 	redis        *rdb.Projections
 	posts        *posts.Memory
 	reader       *nodecache.PostAndUserReader
@@ -75,7 +75,7 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		rebuildWait: cfg.RebuildWait, kindsInFeeds: cfg.kinds(),
-		jobs: cfg.Jobs, store: cfg.Store, redis: cfg.Redis, posts: cfg.Posts, reader: cfg.Reader, pulled: cfg.Pulled, inFlight: cfg.InFlight,
+		jobs: cfg.Jobs, db: cfg.DB, redis: cfg.Redis, posts: cfg.Posts, reader: cfg.Reader, pulled: cfg.Pulled, inFlight: cfg.InFlight,
 		projector: cfg.Projector, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock,
 	}
 	cfg.Jobs.Register(s.kinds()...)
@@ -137,6 +137,6 @@ func (s *Service) seenPositionToMark(ctx context.Context, tx *sql.Tx, reader ser
 // ParentOf returns the post that a post answers or answered, also after the deletion of either; 0 if it answers none. It reads SQL,
 // because a copy of a deleted post need not have it.
 func (s *Service) ParentOf(ctx context.Context, id services.PostID) (services.PostID, error) {
-	read, err := posts.ByID(ctx, s.store, []services.PostID{id})
+	read, err := posts.ByID(ctx, s.db, []services.PostID{id})
 	return read[id].Parent, err
 }

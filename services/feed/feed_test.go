@@ -35,7 +35,7 @@ type node struct {
 // newNode makes the feeds of a world's node.
 func newNode(w *fanouttest.World) node {
 	notifying := notificationstest.New(w)
-	return node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Clock: w.Clock}), w.Fanout, notifying}
+	return node{w, New(Config{Jobs: w.Fanout.Engine, DB: w.DB, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Clock: w.Clock}), w.Fanout, notifying}
 }
 
 // redisServerNode makes a node on a redis-server.
@@ -128,7 +128,7 @@ func TestOnlyTheAuthorDeletesAPostAndOnce(t *testing.T) {
 			t.Errorf("%s: %v, want %q", attempt.what, err, attempt.code)
 		}
 		if attempt.code == services.Forbidden && attempt.post == id {
-			post, err := posts.ByID(t.Context(), n.Store, []services.PostID{id})
+			post, err := posts.ByID(t.Context(), n.DB, []services.PostID{id})
 			n.Must(err)
 			if attempt.what == "another's post" && post[id].Deleted {
 				t.Fatal("refused, and deleted all the same")
@@ -206,7 +206,7 @@ func TestOnlyPublishedPostsCanBeMarkedSeen(t *testing.T) {
 		if services.CodeOf(err) != look.code || err != nil && !strings.HasPrefix(err.Error(), "upTo: ") {
 			t.Errorf("up to %s: %v, want %q", look.what, err, look.code)
 		}
-		mark, err := positions.Of[services.PostID](t.Context(), n.Store, reader, positions.HomeFeedView)
+		mark, err := positions.Of[services.PostID](t.Context(), n.DB, reader, positions.HomeFeedView)
 		if err != nil || mark != look.mark {
 			t.Errorf("up to %s: the mark is at %s, %v, want %s", look.what, mark, err, look.mark)
 		}
@@ -264,7 +264,7 @@ func TestHiddenPostsAsPositions(t *testing.T) {
 				t.Errorf("below %s: %v, want %q", post, err, want)
 			}
 		}
-		mark, err := positions.Of[services.PostID](t.Context(), n.Store, reader, positions.HomeFeedView)
+		mark, err := positions.Of[services.PostID](t.Context(), n.DB, reader, positions.HomeFeedView)
 		if err != nil || mark != slices.Max(before) {
 			t.Errorf("the mark is at %s, %v, want %s", mark, err, slices.Max(before))
 		}

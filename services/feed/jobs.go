@@ -30,7 +30,7 @@ func (s *Service) runProjectPostCopy(ctx context.Context, _ jobs.Job, post servi
 // refuses the older copy and asks SQL. A post that is gone gets no copy, and its job ends: facts that were restored from a backup may
 // lack the post.
 func (s *Service) projectPostCopy(ctx context.Context, id services.PostID) error {
-	found, err := posts.ByID(ctx, s.store, []services.PostID{id})
+	found, err := posts.ByID(ctx, s.db, []services.PostID{id})
 	if err != nil || len(found) == 0 {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 func (n node) likesAndNotifications(author services.UserID, post services.PostID) (likes, notified int) {
 	n.TB.Helper()
 	n.RunAllJobs(n.fan)
-	likers, err := sqltest.QueryLines(n.TB.Context(), n.Store, "SELECT liker FROM likes WHERE post = $1", post)
+	likers, err := sqltest.QueryLines(n.TB.Context(), n.DB, "SELECT liker FROM likes WHERE post = $1", post)
 	n.Must(err)
 	return len(likers), len(notificationstest.Subjects(n.World, author, services.CategoryLike))
 }

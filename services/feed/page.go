@@ -145,7 +145,7 @@ func (s *Service) readRawBelow(ctx context.Context, reader services.UserID, post
 	}
 	page.Entries = page.Entries[:min(limit, len(page.Entries))]
 	// A reader may go on below the post of an erased author: as a position it does no harm.
-	shown, _, err := posts.MayHaveBeenShown(ctx, s.store, reader, post)
+	shown, _, err := posts.MayHaveBeenShown(ctx, s.db, reader, post)
 	if err == nil && !shown {
 		err = services.Errorf(services.NotFound, "lastId: there is no %s", services.GlobalID(services.PostType, post.String()))
 	}
@@ -212,7 +212,7 @@ func (s *Service) readInbox(ctx context.Context, reader services.UserID, before 
 func (s *Service) readRawFromFacts(ctx context.Context, reader services.UserID, before services.PostID, limit int, building bool) (rawPage, error) {
 	// The list begins at the top whatever the position: its end is at the 300th entry, and only a count from the top
 	// finds that.
-	entries, err := posts.HomeFeed(ctx, s.store, reader, services.MaxPostID, services.FeedRetention+1)
+	entries, err := posts.HomeFeed(ctx, s.db, reader, services.MaxPostID, services.FeedRetention+1)
 	if err != nil {
 		return rawPage{}, err
 	}

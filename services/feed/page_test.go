@@ -150,7 +150,7 @@ func TestAnEmptyFeedHasNothingToMark(t *testing.T) {
 	n := redisServerNode(t)
 	user := n.MakeUsers(1)[0]
 	n.Must(n.commit(n.MarkSeen(user, 0)))
-	if mark, err := positions.Of[services.PostID](t.Context(), n.Store, user, positions.HomeFeedView); mark != 0 || err != nil {
+	if mark, err := positions.Of[services.PostID](t.Context(), n.DB, user, positions.HomeFeedView); mark != 0 || err != nil {
 		t.Errorf("the mark is at %s, %v", mark, err)
 	}
 	if _, err := n.Page(t.Context(), user, services.MaxPostID, 1); err != nil {
@@ -177,7 +177,7 @@ func TestWithoutEnginesAPageIsUnavailable(t *testing.T) {
 	n := redisServerNode(t)
 	_, reader := n.newAuthorAndReader()
 	n.RedisServer.Kill()
-	n.Must(n.Store.Close())
+	n.Must(n.DB.Close())
 	if page, err := n.Page(t.Context(), reader, services.MaxPostID, 20); !services.IsUnavailable(err) {
 		t.Errorf("got %+v, %v", page, err)
 	}
@@ -268,7 +268,7 @@ func TestAPageBelowAGivenPost(t *testing.T) {
 		if _, err := n.PageBelow(ctx, reader, newest, 10); err != nil || trips.Count() > 2 {
 			t.Errorf("on another node: %d round trips, %v", trips.Count(), err)
 		}
-		n.Must(n.Store.Close())
+		n.Must(n.DB.Close())
 		below("none, without SQL", newest-1, "", oldest)
 	})
 }

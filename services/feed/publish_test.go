@@ -51,7 +51,7 @@ func (n node) wantUnseenCount(user services.UserID, when string, category servic
 // keyOfUser is the key of a user.
 func (n node) keyOfUser(user services.UserID) string {
 	n.TB.Helper()
-	users, err := people.ByID(n.TB.Context(), n.Store, []services.UserID{user})
+	users, err := people.ByID(n.TB.Context(), n.DB, []services.UserID{user})
 	n.Must(err)
 	return users[user].Key
 }
@@ -68,7 +68,7 @@ func TestCommentsAndReplies(t *testing.T) {
 		n.publishDraft(author, Draft{Body: "to oneself", Parent: post})
 		n.wantUnseenCount(author, "a comment", services.CategoryComment, 1)
 		n.wantUnseenCount(reader, "a reply", services.CategoryComment, 1)
-		found, err := posts.ByID(t.Context(), n.Store, []services.PostID{post, comment, reply})
+		found, err := posts.ByID(t.Context(), n.DB, []services.PostID{post, comment, reply})
 		n.Must(err)
 		for id, kind := range map[services.PostID]services.PostKind{post: services.PostKindPost, comment: services.PostKindComment, reply: services.PostKindReply} {
 			if found[id].Kind != kind || found[id].OffFeed == (kind == services.PostKindPost) {
@@ -98,12 +98,12 @@ func TestMentions(t *testing.T) {
 		author, bob, carol, dora := users[0], users[1], users[2], users[3]
 		body := fmt.Sprintf("hello @%s and @%s, @nobody and %s@%s!", n.keyOfUser(bob), n.keyOfUser(author), "mail", n.keyOfUser(dora))
 		post := n.publishDraft(author, Draft{Body: body, Mentions: []string{n.keyOfUser(carol), n.keyOfUser(bob), n.keyOfUser(carol)}})
-		ids, err := people.IDs(t.Context(), n.Store, []string{"nobody"})
+		ids, err := people.IDs(t.Context(), n.DB, []string{"nobody"})
 		n.Must(err)
 		if len(ids) > 0 {
 			t.Errorf("%v was made", ids)
 		}
-		mentioned, err := posts.Mentions(t.Context(), n.Store.Runner, post)
+		mentioned, err := posts.Mentions(t.Context(), n.DB.Runner, post)
 		n.Must(err)
 		if !slices.Equal(usersOf(mentioned), []services.UserID{author, bob, carol}) {
 			t.Errorf("mentioned are %v", mentioned)
@@ -154,7 +154,7 @@ func TestDraftsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	found, err := posts.PushedPostsOfAuthor(t.Context(), n.Store, author, 10)
+	found, err := posts.PushedPostsOfAuthor(t.Context(), n.DB, author, 10)
 	if err != nil || len(found) != 1 {
 		t.Errorf("what was refused left %v, %v", found, err)
 	}
@@ -163,7 +163,7 @@ func TestDraftsThatAreRefused(t *testing.T) {
 // One setting decides which kinds of posts enter feeds. Posts of these kinds are listed, counted and refilled.
 func TestKindsThatEnterFeeds(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"})
-	n := node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Clock: w.Clock,
+	n := node{w, New(Config{Jobs: w.Fanout.Engine, DB: w.DB, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Clock: w.Clock,
 		Settings: Settings{KindsInFeeds: []string{"COMMENT"}}}), w.Fanout, nil}
 	author, reader := n.newAuthorAndReader()
 	post := n.publishDraft(author, Draft{Body: "a post"})
@@ -172,16 +172,16 @@ func TestKindsThatEnterFeeds(t *testing.T) {
 	n.CheckAgainstFacts(author, reader)
 	n.Must(n.fan.Projector.RefillInbox(t.Context(), reader))
 	n.CheckAgainstFacts(reader)
-	entries, err := posts.HomeFeed(t.Context(), n.Store, reader, services.MaxPostID, 10)
+	entries, err := posts.HomeFeed(t.Context(), n.DB, reader, services.MaxPostID, 10)
 	if err != nil || len(entries) != 1 || entries[0].Post != comment || n.Document(reader).FeedCount != 1 {
 		t.Errorf("the feed is %+v, %v", entries, err)
 	}
 	var seen services.PostID
-	n.Must(w.Store.Write(t.Context(), func(tx *sql.Tx) (err error) {
+	n.Must(w.DB.Write(t.Context(), func(tx *sql.Tx) (err error) {
 		seen, err = positions.Advance(t.Context(), tx, reader, positions.HomeFeedView, comment)
 		return err
 	}))
-	if counts, err := posts.CountNew(t.Context(), n.Store, []posts.FeedReader{{ID: reader, SeenTo: seen}}, 10); err != nil || counts[0] != 0 {
+	if counts, err := posts.CountNew(t.Context(), n.DB, []posts.FeedReader{{ID: reader, SeenTo: seen}}, 10); err != nil || counts[0] != 0 {
 		t.Errorf("%d are new, %v", counts, err)
 	}
 }

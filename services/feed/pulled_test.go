@@ -36,7 +36,7 @@ func (n node) newFollower() (reader, huge, small services.UserID) {
 // right reason.
 func (n node) checkWholeFeed(reader services.UserID) {
 	n.TB.Helper()
-	entries, err := posts.HomeFeed(n.TB.Context(), n.Store, reader, services.MaxPostID, services.FeedRetention+1)
+	entries, err := posts.HomeFeed(n.TB.Context(), n.DB, reader, services.MaxPostID, services.FeedRetention+1)
 	n.Must(err)
 	want := make([]services.PostID, min(len(entries), services.FeedRetention))
 	for i := range want {
@@ -126,7 +126,7 @@ func TestPagingSkipsAndRepeatsNoPostWhileEverythingChanges(t *testing.T) {
 	n.InsertPosts(small, 60)
 	n.Must(n.fan.Projector.RefillInbox(t.Context(), reader))
 	n.runJobsAndReadLog()
-	entries, err := posts.HomeFeed(t.Context(), n.Store, reader, services.MaxPostID, services.FeedRetention)
+	entries, err := posts.HomeFeed(t.Context(), n.DB, reader, services.MaxPostID, services.FeedRetention)
 	n.Must(err)
 	gone := map[services.PostID]bool{}
 	var walked []services.PostID
@@ -191,7 +191,7 @@ func TestPulledPagesWithoutAnEngine(t *testing.T) {
 	n.RedisServer.Start()
 	n.Must(n.fan.Projector.Rebuild(t.Context(), reader))
 	read("both again")
-	n.Must(n.Store.Close())
+	n.Must(n.DB.Close())
 	read("without SQL")
 }
 

@@ -63,7 +63,7 @@ func (s *Service) newestUnseen(ctx context.Context, reader services.UserID) (new
 	}
 	// A page from the facts has no seen position.
 	if page.FromFacts {
-		if page.SeenUpTo, err = positions.Of[services.PostID](ctx, s.store, reader, positions.HomeFeedView); err != nil {
+		if page.SeenUpTo, err = positions.Of[services.PostID](ctx, s.db, reader, positions.HomeFeedView); err != nil {
 			return 0, nil, err
 		}
 	}
@@ -72,7 +72,7 @@ func (s *Service) newestUnseen(ctx context.Context, reader services.UserID) (new
 	entries := page.Entries
 	if len(entries) == maxSearchedEntries && !slices.ContainsFunc(entries, func(entry services.FeedEntry) bool { return entry.CountsAsNew }) {
 		// The newest entries are all the reader's own, or from before a follow: the new posts are further down.
-		if entries, err = posts.UnreadFeed(ctx, s.store, reader, page.SeenUpTo, maxSearchedEntries); err != nil {
+		if entries, err = posts.UnreadFeed(ctx, s.db, reader, page.SeenUpTo, maxSearchedEntries); err != nil {
 			return 0, nil, err
 		}
 	}

@@ -140,8 +140,8 @@ var mergeGroupHook = sql.NewTxEndHook(func(ctx context.Context, tx *sql.Tx, grou
 })
 
 // extend makes the leases end after the duration lease, counted from now. Jobs that this process no longer holds are left alone.
-func extend(ctx context.Context, s *sql.DB, jobs []Job, lease time.Duration) error {
-	return s.Write(ctx, func(tx *sql.Tx) error {
+func extend(ctx context.Context, db *sql.DB, jobs []Job, lease time.Duration) error {
+	return db.Write(ctx, func(tx *sql.Tx) error {
 		_, err := runOnHeldJobs(ctx, tx, extendJobs, jobs, tx.Now.Add(lease))
 		return err
 	})
@@ -149,8 +149,8 @@ func extend(ctx context.Context, s *sql.DB, jobs []Job, lease time.Duration) err
 
 // FinishIfHeld deletes jobs that are done and returns how many it deleted. It does not delete jobs whose lease was lost: they will be
 // done again.
-func FinishIfHeld(ctx context.Context, s *sql.DB, jobs []Job) (finished int, err error) {
-	err = s.Write(ctx, func(tx *sql.Tx) error {
+func FinishIfHeld(ctx context.Context, db *sql.DB, jobs []Job) (finished int, err error) {
+	err = db.Write(ctx, func(tx *sql.Tx) error {
 		finished, err = finishInTx(ctx, tx, jobs)
 		return err
 	})
@@ -164,8 +164,8 @@ func finishInTx(ctx context.Context, tx *sql.Tx, jobs []Job) (int, error) {
 }
 
 // release returns jobs to the queue undone. They can be claimed from notBefore on, and no try is counted.
-func release(ctx context.Context, s *sql.DB, jobs []Job, notBefore time.Time) error {
-	return s.Write(ctx, func(tx *sql.Tx) error {
+func release(ctx context.Context, db *sql.DB, jobs []Job, notBefore time.Time) error {
+	return db.Write(ctx, func(tx *sql.Tx) error {
 		_, err := runOnHeldJobs(ctx, tx, releaseJobs, jobs, notBefore)
 		return err
 	})
@@ -197,8 +197,8 @@ func runOnHeldJobs(ctx context.Context, tx *sql.Tx, st sql.Statement, jobs []Job
 
 // fail records that a job failed with its own error. It is tried again from retryAt on, unless this was the last of
 // maxTries: then it becomes a dead job, with the error's text. It does nothing if the lease was lost.
-func fail(ctx context.Context, s *sql.DB, job Job, cause error, retryAt time.Time, maxTries int) (dead bool, err error) {
-	err = s.Write(ctx, func(tx *sql.Tx) error {
+func fail(ctx context.Context, db *sql.DB, job Job, cause error, retryAt time.Time, maxTries int) (dead bool, err error) {
+	err = db.Write(ctx, func(tx *sql.Tx) error {
 		dead = false
 		var tries int
 		if job.LeaseToken == "" {
@@ -227,9 +227,9 @@ func fail(ctx context.Context, s *sql.DB, job Job, cause error, retryAt time.Tim
 // JobCounts returns how many jobs wait (leased and planned ones included), how many are dead, and since when the oldest
 // waiting job has waited: the time when it was made, or became due if it was planned for later. The time is zero when there
 // is none.
-func JobCounts(ctx context.Context, s *sql.DB) (waiting, dead int, oldest time.Time, err error) {
+func JobCounts(ctx context.Context, db *sql.DB) (waiting, dead int, oldest time.Time, err error) {
 	var created sql.NullInt64
-	if _, err := s.One(ctx, countJobs, nil, &waiting, &dead, &created); err != nil {
+	if _, err := db.One(ctx, countJobs, nil, &waiting, &dead, &created); err != nil {
 		return 0, 0, time.Time{}, err
 	}
 	if created.Valid {
@@ -240,9 +240,9 @@ func JobCounts(ctx context.Context, s *sql.DB) (waiting, dead int, oldest time.T
 
 // JobCountsOf returns how many jobs of some kinds are not done yet, and since when the oldest has waited: the time when it was
 // made, or became due if it was planned for later. The time is zero when there is none.
-func JobCountsOf(ctx context.Context, s *sql.DB, kinds []string) (waiting int, oldest time.Time, err error) {
+func JobCountsOf(ctx context.Context, db *sql.DB, kinds []string) (waiting int, oldest time.Time, err error) {
 	var created sql.NullInt64
-	if _, err := s.One(ctx, countJobsOf, []any{kinds}, &waiting, &created); err != nil {
+	if _, err := db.One(ctx, countJobsOf, []any{kinds}, &waiting, &created); err != nil {
 		return 0, time.Time{}, err
 	}
 	if created.Valid {
@@ -253,6 +253,6 @@ func JobCountsOf(ctx context.Context, s *sql.DB, kinds []string) (waiting int, o
 
 // WaitingKeys lists the keys of up to limit jobs of a kind that were made by a time and are not done yet, those due longest
 // first. A key occurs once for each of its jobs.
-func WaitingKeys(ctx context.Context, s *sql.DB, kind string, madeBy time.Time, limit int) (keys []string, err error) {
-	return sql.ReadColumn[string](ctx, s, waitingKeys, kind, madeBy, limit)
+func WaitingKeys(ctx context.Context, db *sql.DB, kind string, madeBy time.Time, limit int) (keys []string, err error) {
+	return sql.ReadColumn[string](ctx, db, waitingKeys, kind, madeBy, limit)
 }

@@ -61,18 +61,18 @@ var claimStatements sync.Map
 // commit was lost, and this node may hold them. release returns them to the queue.
 //
 // Claim and FinishIfHeld are exported for the tests of other packages, which play a slow or a crashed worker with them.
-func Claim(ctx context.Context, s *sql.DB, kinds []string, limit int, lease, waited time.Duration) ([]Job, error) {
+func Claim(ctx context.Context, db *sql.DB, kinds []string, limit int, lease, waited time.Duration) ([]Job, error) {
 	if len(kinds) == 0 || limit <= 0 {
 		return nil, nil
 	}
 	// The due kinds are read first, to save the writer and the disk an empty transaction.
-	now := s.Now().Add(-waited)
-	kinds, err := filterKindsByFirstDue(ctx, s, kinds, func(due time.Time) bool { return !due.After(now) })
+	now := db.Now().Add(-waited)
+	kinds, err := filterKindsByFirstDue(ctx, db, kinds, func(due time.Time) bool { return !due.After(now) })
 	if err != nil || len(kinds) == 0 {
 		return nil, err
 	}
 	var claimed []Job
-	err = s.Write(ctx, func(tx *sql.Tx) error {
+	err = db.Write(ctx, func(tx *sql.Tx) error {
 		// The jobs are read again under locks, because another node may have claimed them since.
 		due, err := lockDue(ctx, tx, kinds, limit, tx.Now.Add(-waited))
 		if err != nil || len(due) == 0 {
@@ -93,13 +93,13 @@ func Claim(ctx context.Context, s *sql.DB, kinds []string, limit int, lease, wai
 			}
 		}
 		// The token begins with the text of this process, so that the next process recognizes the jobs that this process left.
-		token := s.LeaseTokenPrefix + rand.Text()
+		token := db.LeaseTokenPrefix + rand.Text()
 		ids := make([]int64, len(claimed))
 		for i := range claimed {
 			claimed[i].LeaseToken = token
 			ids[i] = claimed[i].ID
 		}
-		_, err = tx.Run(ctx, leaseJobs, ids, token, tx.Now.Add(lease), s.Node)
+		_, err = tx.Run(ctx, leaseJobs, ids, token, tx.Now.Add(lease), db.Node)
 		return err
 	})
 	return claimed, err
@@ -181,8 +181,8 @@ func collapse(due []Job) (kept []Job, dropped []int64, backdated sql.RowsParamet
 
 // filterKindsByFirstDue looks up when the first job of each kind is due, and returns the kinds that keep accepts. A kind without
 // jobs is left out.
-func filterKindsByFirstDue(ctx context.Context, s *sql.DB, kinds []string, keep func(due time.Time) bool) (kept []string, err error) {
-	err = s.Each(ctx, firstDueStatement, nil, func(scan func(...any) error) error {
+func filterKindsByFirstDue(ctx context.Context, db *sql.DB, kinds []string, keep func(due time.Time) bool) (kept []string, err error) {
+	err = db.Each(ctx, firstDueStatement, nil, func(scan func(...any) error) error {
 		var kind string
 		var due int64
 		err := scan(&kind, &due)

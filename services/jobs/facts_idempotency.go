@@ -114,8 +114,8 @@ func recallRequest(ctx context.Context, tx *sql.Tx, scope, key string) (had reme
 }
 
 // ForgetIdempotencyKeys deletes the keys stored before a time and returns how many.
-func ForgetIdempotencyKeys(ctx context.Context, s *sql.DB, before time.Time) (forgotten int, err error) {
-	err = s.Write(ctx, func(tx *sql.Tx) error {
+func ForgetIdempotencyKeys(ctx context.Context, db *sql.DB, before time.Time) (forgotten int, err error) {
+	err = db.Write(ctx, func(tx *sql.Tx) error {
 		forgotten, err = tx.Run(ctx, forgetIdempotencyKeys, before)
 		return err
 	})

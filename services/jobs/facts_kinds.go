@@ -26,9 +26,9 @@ type KindCounts struct {
 }
 
 // CountsByKind counts the jobs of each kind that has any. It reads the whole queue.
-func CountsByKind(ctx context.Context, s *sql.DB) (list []KindCounts, err error) {
+func CountsByKind(ctx context.Context, db *sql.DB) (list []KindCounts, err error) {
 	indexes := map[string]int{}
-	err = s.Each(ctx, jobsByKind, nil, func(scan func(...any) error) error {
+	err = db.Each(ctx, jobsByKind, nil, func(scan func(...any) error) error {
 		var one KindCounts
 		var oldest int64
 		err := scan(&one.Kind, &one.Waiting, &one.Running, &one.Failed, &oldest)
@@ -41,7 +41,7 @@ func CountsByKind(ctx context.Context, s *sql.DB) (list []KindCounts, err error)
 		return nil, err
 	}
 	// A kind may have no jobs but dead ones.
-	err = s.Each(ctx, deadByKind, nil, func(scan func(...any) error) error {
+	err = db.Each(ctx, deadByKind, nil, func(scan func(...any) error) error {
 		var kind string
 		var dead int
 		err := scan(&kind, &dead)

@@ -61,43 +61,43 @@ type Node struct {
 // RecordHeartbeat records this node's heartbeat, and whether its jobs wait for an engine (Redis or SQL) that does not answer. It
 // lists all nodes by name, except those that have left or that ForgetNodes has removed. On SQLite, which serves one process, it
 // does nothing and lists none. It is exported for the tests of other packages, which play a node that dies.
-func RecordHeartbeat(ctx context.Context, s *sql.DB, halted bool) (nodes []Node, err error) {
-	if s.Node == "" {
+func RecordHeartbeat(ctx context.Context, db *sql.DB, halted bool) (nodes []Node, err error) {
+	if db.Node == "" {
 		return nil, nil
 	}
-	if _, err := s.Heartbeats.Run(ctx, beatNode, s.Node, s.Now(), s.LeaseTokenPrefix, halted); err != nil {
+	if _, err := db.Heartbeats.Run(ctx, beatNode, db.Node, db.Now(), db.LeaseTokenPrefix, halted); err != nil {
 		return nil, err
 	}
-	return Nodes(ctx, s)
+	return Nodes(ctx, db)
 }
 
 // Nodes lists all nodes by name, except those that have left or that ForgetNodes has removed; on SQLite it lists none. Unlike
 // RecordHeartbeat it records no heartbeat of this node.
-func Nodes(ctx context.Context, s *sql.DB) ([]Node, error) {
-	if s.Node == "" {
+func Nodes(ctx context.Context, db *sql.DB) ([]Node, error) {
+	if db.Node == "" {
 		return nil, nil
 	}
-	return sql.ReadRows(ctx, s.Heartbeats, listNodes, nil, func(scan sql.Scan, node *Node) error {
+	return sql.ReadRows(ctx, db.Heartbeats, listNodes, nil, func(scan sql.Scan, node *Node) error {
 		var silent, ahead int64
 		err := scan(&node.Name, &node.LeaseTokenPrefix, &node.JobsHalted, &silent, &ahead)
-		node.Self = node.Name == s.Node
+		node.Self = node.Name == db.Node
 		node.SilentFor, node.ClockAhead = time.Duration(silent)*time.Microsecond, time.Duration(ahead)*time.Microsecond
 		return err
 	})
 }
 
 // removeOwnNode removes this node from the list. It must hold no jobs any more.
-func removeOwnNode(ctx context.Context, s *sql.DB) error {
-	if s.Node == "" {
+func removeOwnNode(ctx context.Context, db *sql.DB) error {
+	if db.Node == "" {
 		return nil
 	}
-	_, err := s.Heartbeats.Run(ctx, leaveNode, s.Node)
+	_, err := db.Heartbeats.Run(ctx, leaveNode, db.Node)
 	return err
 }
 
 // ForgetNodes removes the nodes that have been silent for a day, and returns how many.
-func ForgetNodes(ctx context.Context, s *sql.DB) (forgotten int, err error) {
-	err = s.Write(ctx, func(tx *sql.Tx) error {
+func ForgetNodes(ctx context.Context, db *sql.DB) (forgotten int, err error) {
+	err = db.Write(ctx, func(tx *sql.Tx) error {
 		forgotten, err = tx.Run(ctx, forgetNodes, nodeRetention.Microseconds())
 		return err
 	})
@@ -105,25 +105,25 @@ func ForgetNodes(ctx context.Context, s *sql.DB) (forgotten int, err error) {
 }
 
 // jobsHeldBy lists jobs that some nodes hold leases on, at most limit, oldest first.
-func jobsHeldBy(ctx context.Context, s *sql.DB, nodes []string, limit int) ([]Job, error) {
-	return selectJobs(ctx, s, heldJobs, nodes, limit)
+func jobsHeldBy(ctx context.Context, db *sql.DB, nodes []string, limit int) ([]Job, error) {
+	return selectJobs(ctx, db, heldJobs, nodes, limit)
 }
 
 // jobsHeldByEarlierProcess lists jobs that earlier processes of a node hold leases on, at most limit, oldest first.
-func jobsHeldByEarlierProcess(ctx context.Context, s *sql.DB, node Node, limit int) ([]Job, error) {
-	return selectJobs(ctx, s, earlierProcessJobs, []string{node.Name}, node.LeaseTokenPrefix+"%", limit)
+func jobsHeldByEarlierProcess(ctx context.Context, db *sql.DB, node Node, limit int) ([]Job, error) {
+	return selectJobs(ctx, db, earlierProcessJobs, []string{node.Name}, node.LeaseTokenPrefix+"%", limit)
 }
 
 // overdueIDs lists the ids of jobs of some kinds that were due by a time and are not done yet, at most limit, oldest first.
 // They are overdue because the workers are behind, an engine does not answer, or a hanging node has locked them. Jobs whose
 // lease or pause ends after until are omitted.
-func overdueIDs(ctx context.Context, s *sql.DB, kinds []string, dueBy, until time.Time, limit int) ([]int64, error) {
-	return sql.ReadColumn[int64](ctx, s, overdueJobs, sql.ColumnParameter(kinds), until, dueBy, limit)
+func overdueIDs(ctx context.Context, db *sql.DB, kinds []string, dueBy, until time.Time, limit int) ([]int64, error) {
+	return sql.ReadColumn[int64](ctx, db, overdueJobs, sql.ColumnParameter(kinds), until, dueBy, limit)
 }
 
 // selectJobs reads the jobs that a statement selects, without tries and token: they are not claimed.
-func selectJobs(ctx context.Context, s *sql.DB, st sql.Statement, args ...any) ([]Job, error) {
-	return sql.ReadRows(ctx, s, st, args, func(scan sql.Scan, job *Job) error {
+func selectJobs(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) ([]Job, error) {
+	return sql.ReadRows(ctx, db, st, args, func(scan sql.Scan, job *Job) error {
 		var created int64
 		err := scan(&job.ID, &job.Kind, &job.Key, &job.Payload, &created)
 		job.CreatedAt = sql.FromMicros(created)
@@ -132,14 +132,14 @@ func selectJobs(ctx context.Context, s *sql.DB, st sql.Statement, args ...any) (
 }
 
 // remainingJobIDs returns which of the given jobs are not done yet.
-func remainingJobIDs(ctx context.Context, s *sql.DB, ids []int64) ([]int64, error) {
-	return sql.ReadColumn[int64](ctx, s, remainingJobs, ids)
+func remainingJobIDs(ctx context.Context, db *sql.DB, ids []int64) ([]int64, error) {
+	return sql.ReadColumn[int64](ctx, db, remainingJobs, ids)
 }
 
 // freeJobsOf ends the leases of those nodes that have been silent for at least the given time, and returns how many it ended. Later
 // writes of those nodes to the jobs have no effect: their tokens are void.
-func freeJobsOf(ctx context.Context, s *sql.DB, nodes []string, silent time.Duration) (freed int, err error) {
-	err = s.Write(ctx, func(tx *sql.Tx) error {
+func freeJobsOf(ctx context.Context, db *sql.DB, nodes []string, silent time.Duration) (freed int, err error) {
+	err = db.Write(ctx, func(tx *sql.Tx) error {
 		freed, err = tx.Run(ctx, freeSilentNodesJobs, nodes, tx.Now, silent.Microseconds())
 		return err
 	})
@@ -149,21 +149,21 @@ func freeJobsOf(ctx context.Context, s *sql.DB, nodes []string, silent time.Dura
 // freeOwnJobs ends the leases that an earlier process of this node's name still holds, and returns how many. It cannot free
 // jobs that a transaction of that process still has locked: it returns them, at most limit, oldest first. Call it again
 // until none is left. On SQLite the lock of the file proves that every former holder of a lease is dead: all leases end.
-func freeOwnJobs(ctx context.Context, s *sql.DB, limit int) (freed int, left []Job, err error) {
-	its := s.LeaseTokenPrefix + "%"
-	err = s.Write(ctx, func(tx *sql.Tx) error {
-		if s.Node == "" {
-			if s.Dialect == sql.SQLite {
+func freeOwnJobs(ctx context.Context, db *sql.DB, limit int) (freed int, left []Job, err error) {
+	its := db.LeaseTokenPrefix + "%"
+	err = db.Write(ctx, func(tx *sql.Tx) error {
+		if db.Node == "" {
+			if db.Dialect == sql.SQLite {
 				freed, err = tx.Run(ctx, freeJobs, tx.Now, its)
 			}
 			return err
 		}
-		freed, err = tx.Run(ctx, freeEarlierProcessJobs, []string{s.Node}, its, tx.Now)
+		freed, err = tx.Run(ctx, freeEarlierProcessJobs, []string{db.Node}, its, tx.Now)
 		return err
 	})
-	if err != nil || s.Node == "" {
+	if err != nil || db.Node == "" {
 		return freed, nil, err
 	}
-	left, err = jobsHeldByEarlierProcess(ctx, s, Node{Name: s.Node, LeaseTokenPrefix: s.LeaseTokenPrefix}, limit)
+	left, err = jobsHeldByEarlierProcess(ctx, db, Node{Name: db.Node, LeaseTokenPrefix: db.LeaseTokenPrefix}, limit)
 	return freed, left, err
 }

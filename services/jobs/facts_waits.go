@@ -21,17 +21,17 @@ var (
 )
 
 // LastID is the ID of the newest job, 0 when there is none. Later jobs have greater IDs.
-func LastID(ctx context.Context, s *sql.DB) (id int64, err error) {
-	_, err = s.One(ctx, lastJob, nil, &id)
+func LastID(ctx context.Context, db *sql.DB) (id int64, err error) {
+	_, err = db.One(ctx, lastJob, nil, &id)
 	return id, err
 }
 
 // AnyJobWaits reports whether a job with an ID of at most upTo is not done yet, was made by madeBy, and is due by dueBy: claimable
 // or leased. A job that was planned for later counts as made when it is first due, and keeps that time through leases and tries. So
 // madeBy leaves out the jobs that are planned for a later time, and not those that are leased, or tried again, until a later time.
-func AnyJobWaits(ctx context.Context, s *sql.DB, upTo int64, madeBy, dueBy time.Time) (waits bool, err error) {
+func AnyJobWaits(ctx context.Context, db *sql.DB, upTo int64, madeBy, dueBy time.Time) (waits bool, err error) {
 	var id int64
-	return s.One(ctx, jobUpTo, []any{upTo, madeBy, dueBy}, &id)
+	return db.One(ctx, jobUpTo, []any{upTo, madeBy, dueBy}, &id)
 }
 
 // Revive enqueues a job with a key in place of a dead one. It does nothing while the queue has a job of this kind and key,

@@ -28,7 +28,7 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Use
 	if !projector.SameAuthors(shown.Document.Hosts, facts.hosts) {
 		differs = append(differs, "live board: hosts")
 	}
-	modes, err := people.FollowModesOf(ctx, s.store, user)
+	modes, err := people.FollowModesOf(ctx, s.db, user)
 	if err != nil {
 		return nil, nil, err
 	}

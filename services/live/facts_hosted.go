@@ -20,7 +20,7 @@ SELECT c.i, 0, `+showColumnList+`ranges c CROSS JOIN shows s WHERE s.host = c.ow
 
 // HostedBy reads pages of the shows of users, whatever their status, the most recently created first, by one statement.
 func (s *Service) HostedBy(ctx context.Context, viewer services.UserID, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[Show], error) {
-	return hostedBy(ctx, s.store, viewer, pages)
+	return hostedBy(ctx, s.db, viewer, pages)
 }
 
 // hostedBy reads the pages of HostedBy from a database, without a Service.

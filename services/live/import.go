@@ -40,9 +40,9 @@ func Import() importer.Kind {
 			}
 			// Only facts and jobs are written here: the nodes on the same database project them.
 			engine, log := jobs.New(jobs.Config{DB: db}), changelog.New(changelog.Config{Log: nodecache.SQL{DB: db}, Logger: slog.Default()})
-			projections := projector.New(projector.Config{Jobs: engine, Store: db, Clock: services.SystemClock{}, IDs: ids})
-			fan := fanout.New(fanout.Config{Jobs: engine, Projector: projections, Store: db, Clock: services.SystemClock{}, IDs: ids})
-			service := New(Config{Store: db, Jobs: engine, Fanout: fan, Changelog: log, IDs: ids, Clock: services.SystemClock{}})
+			projections := projector.New(projector.Config{Jobs: engine, DB: db, Clock: services.SystemClock{}, IDs: ids})
+			fan := fanout.New(fanout.Config{Jobs: engine, Projector: projections, DB: db, Clock: services.SystemClock{}, IDs: ids})
+			service := New(Config{DB: db, Jobs: engine, Fanout: fan, Changelog: log, IDs: ids, Clock: services.SystemClock{}})
 			return ReplayFile(ctx, db, service, opts)
 		},
 	}

@@ -165,7 +165,7 @@ func (s *Service) closeShows(ctx context.Context, claimed []jobs.Job) (outcomes 
 		}
 	}
 	var early map[int]bool
-	failed := s.store.Write(ctx, func(tx *sql.Tx) (err error) {
+	failed := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
 		early, err = s.postponeEarlyCloses(ctx, tx, claimed, ids)
 		return err
 	})
@@ -215,7 +215,7 @@ func (s *Service) postponeEarlyCloses(ctx context.Context, tx *sql.Tx, claimed [
 // closeShow closes a show that was not started or ended in time, and leaves any other show unchanged.
 func (s *Service) closeShow(ctx context.Context, id services.ShowID) error {
 	changed := false
-	err := s.store.Write(ctx, func(tx *sql.Tx) error {
+	err := s.db.Write(ctx, func(tx *sql.Tx) error {
 		changed = false
 		before, err := s.lockAndRead(ctx, tx, id)
 		if services.CodeOf(err) == services.NotFound {
@@ -246,12 +246,12 @@ func (s *Service) closeShow(ctx context.Context, id services.ShowID) error {
 // runRemind leaves a notification job for each of the next users to remind, and a job for the users after them, in the
 // transaction that ends this job: no user is notified twice or missed, whenever the process dies.
 func (s *Service) runRemind(ctx context.Context, job jobs.Job, part reminderPayload) error {
-	found, err := readShows(ctx, s.store.Runner, []services.ShowID{part.Show})
+	found, err := readShows(ctx, s.db.Runner, []services.ShowID{part.Show})
 	if err != nil {
 		return err
 	}
 	most := min(remindersPerStep, s.fanout.ChunkSize)
-	users, err := readReminders(ctx, s.store, part.Show, part.After, most)
+	users, err := readReminders(ctx, s.db, part.Show, part.After, most)
 	if err != nil || len(users) == 0 {
 		return err
 	}

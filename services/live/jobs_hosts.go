@@ -69,7 +69,7 @@ func (s *Service) projectSeen(ctx context.Context, user services.UserID) error {
 // versionedFields reads a user's seen position in the live board, for projectSeen and the audit. Rebuilds read all positions of a user
 // at once instead.
 func (s *Service) versionedFields(ctx context.Context, user services.UserID) ([]rdb.VersionedField, error) {
-	seen, err := positions.Of[services.SortableID](ctx, s.store, user, positions.LiveBoardView)
+	seen, err := positions.Of[services.SortableID](ctx, s.db, user, positions.LiveBoardView)
 	if err != nil || seen == 0 {
 		return nil, err
 	}
@@ -83,14 +83,14 @@ func seenVersionedField(seen services.SortableID) rdb.VersionedField {
 
 // followedHosts are the hosts that a user follows and may see, as their document names them, ordered by ID.
 func (s *Service) followedHosts(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
-	return followedHosts(ctx, s.store, user)
+	return followedHosts(ctx, s.db, user)
 }
 
 // runHostsIntoDocuments writes several hosts into the documents of their followers who are not dormant, and publishes their shows
 // on boards. A host with more than one chunk of followers gets a separate job. runHostsIntoDocuments does not publish hosts that
 // are published already, or whose followers are being processed in chunks.
 func (s *Service) runHostsIntoDocuments(ctx context.Context, job jobs.Job, some hostsPayload) error {
-	large, err := hostsWithMoreFollowers(ctx, s.store, some.Hosts, s.fanout.ChunkSize)
+	large, err := hostsWithMoreFollowers(ctx, s.db, some.Hosts, s.fanout.ChunkSize)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (s *Service) runHostsIntoDocuments(ctx context.Context, job jobs.Job, some 
 // finishUnderLogLock removes a job from the queue and applies its effect in one transaction. The log is locked before any row, as in every
 // change of a show, so that no two transactions deadlock. It returns jobs.ErrFinished on success.
 func (s *Service) finishUnderLogLock(ctx context.Context, job jobs.Job, effect func(tx *sql.Tx) error) error {
-	err := s.store.Write(ctx, func(tx *sql.Tx) error {
+	err := s.db.Write(ctx, func(tx *sql.Tx) error {
 		if err := s.lockLog(ctx, tx); err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (s *Service) writeHostsIntoDocuments(ctx context.Context, hosts []services.
 	if err != nil {
 		return err
 	}
-	edges, err := followersOfHosts(ctx, s.store, hosts, s.projector.DormantBefore())
+	edges, err := followersOfHosts(ctx, s.db, hosts, s.projector.DormantBefore())
 	if err != nil {
 		return err
 	}
@@ -249,12 +249,12 @@ func (s *Service) publishShows(ctx context.Context, tx *sql.Tx, host services.Us
 // them, and returns the host's entry for the document, or nothing for a followee without shows. refused reports that something
 // was removed since the stamp. It runs for each new follow; a followee without shows costs one SELECT by key.
 func (s *Service) mergeHost(ctx context.Context, edge services.FollowEdge, stamp redis.ClockStamp) (hosts []services.FollowedAuthor, refused bool, err error) {
-	known, _, err := readHost(ctx, s.store.Runner, edge.Followee)
+	known, _, err := readHost(ctx, s.db.Runner, edge.Followee)
 	if err != nil || !known {
 		return nil, false, err
 	}
 	// This is one replay more than a rebuild puts into a list, so that the list knows that older ones exist.
-	shows, err := newestReplaysOf(ctx, s.store, edge.Followee, projector.RebuiltInboxEntries+1)
+	shows, err := newestReplaysOf(ctx, s.db, edge.Followee, projector.RebuiltInboxEntries+1)
 	if err != nil {
 		return nil, false, err
 	}

@@ -24,7 +24,7 @@ func documentNamesHost(w *fanouttest.World, reader, host services.UserID) bool {
 // onBoardsSinceVersion is the version of the log since which boards have a show in its present state; 0 if no board has the show.
 func onBoardsSinceVersion(w *fanouttest.World, show services.ShowID) uint64 {
 	w.TB.Helper()
-	shows, err := readShows(w.TB.Context(), w.Store.Runner, []services.ShowID{show})
+	shows, err := readShows(w.TB.Context(), w.DB.Runner, []services.ShowID{show})
 	w.Must(err)
 	return shows[show].Version
 }
@@ -76,7 +76,7 @@ func TestDocumentsNameAHostBeforeBoardsHaveItsShows(t *testing.T) {
 				t.Errorf("the document of %d names the host: %v, want %v", user, got, want)
 			}
 		}
-		if known, named, err := readHost(t.Context(), w.Store.Runner, host); err != nil || !known || !named {
+		if known, named, err := readHost(t.Context(), w.DB.Runner, host); err != nil || !known || !named {
 			t.Errorf("the host is known %v, named %v: %v", known, named, err)
 		}
 		if onBoardsSinceVersion(w, upcoming) != 1 || onBoardsSinceVersion(w, live) != 2 || onBoardsSinceVersion(w, over) != 3 || onBoardsSinceVersion(w, cancelled) != 0 {

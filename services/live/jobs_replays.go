@@ -108,7 +108,7 @@ func (s *Service) runReplayChunk(ctx context.Context, job jobs.Job, chunk replay
 
 // show reads a show; it is zero when its host was erased.
 func (s *Service) show(ctx context.Context, id services.ShowID) (Show, error) {
-	shows, err := readShows(ctx, s.store.Runner, []services.ShowID{id})
+	shows, err := readShows(ctx, s.db.Runner, []services.ShowID{id})
 	return shows[id], err
 }
 
@@ -116,7 +116,7 @@ func (s *Service) show(ctx context.Context, id services.ShowID) (Show, error) {
 func (s *Service) replaysOf(ctx context.Context, chunk replayChunk) ([]Show, error) {
 	if chunk.Show == 0 {
 		// This is one more than a list keeps, to know whether older ones exist.
-		return newestReplaysOf(ctx, s.store, chunk.Author, projector.RebuiltInboxEntries+1)
+		return newestReplaysOf(ctx, s.db, chunk.Author, projector.RebuiltInboxEntries+1)
 	}
 	show, err := s.show(ctx, chunk.Show)
 	if err != nil || !inReplayLists(show) {
@@ -199,7 +199,7 @@ func (s *Service) addReplaysAgain(ctx context.Context, edge services.FollowEdge,
 			return stamp, stamp != 0, err // a reader without a document needs no merge
 		},
 		Read: func(ctx context.Context) (follows bool, err error) {
-			_, follows, err = people.Edge(ctx, s.store, edge.Follower, edge.Followee)
+			_, follows, err = people.Edge(ctx, s.db, edge.Follower, edge.Followee)
 			return follows, err
 		},
 		Put: func(ctx context.Context, stamp redis.ClockStamp, follows bool) (done bool, err error) {
@@ -244,7 +244,7 @@ func (s *Service) buildReplays(ctx context.Context, user services.UserID) error 
 // list keeps: the position of that replay becomes the floor of the list.
 func (s *Service) replayFacts(ctx context.Context, user services.UserID) (facts replayMerge, err error) {
 	facts = replayMerge{Reader: user, IsRebuild: true}
-	shows, err := replaysOfFollowedHosts(ctx, s.store, user, ShowPosition{}, projector.RebuiltInboxEntries+1)
+	shows, err := replaysOfFollowedHosts(ctx, s.db, user, ShowPosition{}, projector.RebuiltInboxEntries+1)
 	if len(shows) > projector.RebuiltInboxEntries {
 		facts.Floor, shows = shows[projector.RebuiltInboxEntries].Position(), shows[:projector.RebuiltInboxEntries]
 	}

@@ -298,7 +298,7 @@ func TestRefusedReplaysAreReadAgain(t *testing.T) {
 		}
 		stamp, err := w.Redis.Client.Now(t.Context())
 		w.Must(err)
-		edges, err := people.Followers(t.Context(), w.Store, host, 0, 10, time.Time{})
+		edges, err := people.Followers(t.Context(), w.DB, host, 0, 10, time.Time{})
 		w.Must(err)
 		second := newReplay(w, host) // its own job comes later
 		w.Unfollow(host, readers[:2]...)
@@ -309,7 +309,7 @@ func TestRefusedReplaysAreReadAgain(t *testing.T) {
 			_, err := people.InsertFollow(ctx, tx, services.FollowEdge{Follower: readers[1], Followee: host, PostsCountAfter: services.PostID(w.IDs.Next())})
 			return err
 		})
-		shows, err := readShows(t.Context(), w.Store.Runner, []services.ShowID{second})
+		shows, err := readShows(t.Context(), w.DB.Runner, []services.ShowID{second})
 		w.Must(err)
 		w.Must(showServiceOf(w).pushEntries(t.Context(), stamp, entriesOf([]Show{shows[second]}), edges))
 		for i, want := range [][]services.ShowID{nil, {second}, {second, first}} {

@@ -39,7 +39,7 @@ func showsRemindedOf(w *fanouttest.World, user services.UserID) (shows []service
 // storedShow reads a show from SQL as it is now.
 func storedShow(w *fanouttest.World, id services.ShowID) Show {
 	w.TB.Helper()
-	shows, err := readShows(w.TB.Context(), w.Store.Runner, []services.ShowID{id})
+	shows, err := readShows(w.TB.Context(), w.DB.Runner, []services.ShowID{id})
 	w.Must(err)
 	return shows[id]
 }
@@ -202,9 +202,9 @@ func TestTheJanitorKeepsWhatSessionsNeed(t *testing.T) {
 	w.RunDueJobs(w.Fanout)
 	began := w.Clock.Now()
 	needed := func() (history int, unfollowed bool) {
-		list, err := database{w.Store}.ShowHistory(t.Context(), time.Time{})
+		list, err := database{w.DB}.ShowHistory(t.Context(), time.Time{})
 		w.Must(err)
-		unfollowed, err = unfollowedSince(t.Context(), w.Store, users[1], users[0], services.SortableIDAt(began.Add(-time.Minute)))
+		unfollowed, err = unfollowedSince(t.Context(), w.DB, users[1], users[0], services.SortableIDAt(began.Add(-time.Minute)))
 		w.Must(err)
 		return len(list), unfollowed
 	}

@@ -40,7 +40,7 @@ import (
 
 // Config configures the service.
 type Config struct {
-	Store     *sql.DB
+	DB        *sql.DB
 	Redis     *rdb.Projections
 	Reader    *nodecache.PostAndUserReader // reads the hosts of the shows on a page
 	Changelog *changelog.Follower          // the node cache follows it
@@ -60,7 +60,7 @@ type Config struct {
 type Service struct {
 	Memory *Memory // this node's cache of the shows on boards
 
-	store *sql.DB
+	db *sql.DB
 	// The engines, shared with the node's other services.
 	redis     projection
 	reader    *nodecache.PostAndUserReader
@@ -91,12 +91,12 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		limits: cfg.Limits, buildWait: cfg.RebuildWait,
-		store: cfg.Store, jobs: cfg.Jobs, redis: projection{cfg.Redis}, reader: cfg.Reader, fanout: cfg.Fanout, projector: cfg.Projector,
+		db: cfg.DB, jobs: cfg.Jobs, redis: projection{cfg.Redis}, reader: cfg.Reader, fanout: cfg.Fanout, projector: cfg.Projector,
 		ids: cfg.IDs, clock: cfg.Clock, expiry: cfg.Projector.Expiry(),
 		sessionScope: SessionScope(cfg.SessionScope), sessionIdleTime: cfg.SessionIdleTime, maxSessionLife: maxSessionLifeInIdleTimes * cfg.SessionIdleTime,
 	}
 	if s.Memory = cfg.Memory; s.Memory == nil {
-		s.Memory = newMemory(cfg.Changelog, database{cfg.Store}, s.maxSessionLife+extraSessionRetention)
+		s.Memory = newMemory(cfg.Changelog, database{cfg.DB}, s.maxSessionLife+extraSessionRetention)
 	}
 	cfg.Jobs.Register(s.kinds()...)
 	// From here on rebuilds, follows, audits and the janitor include boards. They call the registered functions, so that the
@@ -117,7 +117,7 @@ const extraSessionRetention = time.Hour
 // forgetAfterSessions returns a function that deletes the rows that are older than every session that may be open.
 func (s *Service) forgetAfterSessions(forget func(ctx context.Context, db *sql.DB, before time.Time) (int, error)) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) {
-		return forget(ctx, s.store, s.clock.Now().Add(-s.maxSessionLife-extraSessionRetention))
+		return forget(ctx, s.db, s.clock.Now().Add(-s.maxSessionLife-extraSessionRetention))
 	}
 }
 

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // configOf is the configuration of the shows of a world's node.
 func configOf(w *fanouttest.World, f *fanouttest.Fanout) Config {
 	return Config{
-		Store: w.Store, Redis: w.Redis, Reader: w.Caches.Reader, Changelog: w.Caches.Changelog, Jobs: f.Engine, Projector: f.Projector, Fanout: f.Fanout, IDs: w.IDs, Clock: w.Clock,
+		DB: w.DB, Redis: w.Redis, Reader: w.Caches.Reader, Changelog: w.Caches.Changelog, Jobs: f.Engine, Projector: f.Projector, Fanout: f.Fanout, IDs: w.IDs, Clock: w.Clock,
 	}
 }
 
@@ -89,7 +89,7 @@ func enqueue(w *fanouttest.World, queued ...jobs.NewJob) {
 // claim takes all jobs that are due, as a worker does.
 func claim(w *fanouttest.World) []jobs.Job {
 	w.TB.Helper()
-	queued, err := jobs.Claim(w.TB.Context(), w.Store, w.Fanout.Kinds(), 1000, 30*time.Second, 0)
+	queued, err := jobs.Claim(w.TB.Context(), w.DB, w.Fanout.Kinds(), 1000, 30*time.Second, 0)
 	w.Must(err)
 	return queued
 }

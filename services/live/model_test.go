@@ -51,7 +51,7 @@ func TestBoardsEqualTheFactsAfterCrashes(t *testing.T) {
 			b.Clock.Advance(31 * time.Second)
 			b.RunAllJobs(b.AnotherFanout())
 			for _, host := range b.hosts {
-				if known, named, err := readHost(b.TB.Context(), b.Store.Runner, host); err != nil || known && !named {
+				if known, named, err := readHost(b.TB.Context(), b.DB.Runner, host); err != nil || known && !named {
 					t.Fatalf("host %d is known %v and named %v: %v", host, known, named, err)
 				}
 			}
@@ -197,7 +197,7 @@ func (b *hostHistory) runJobsOrCrash(count, looks int) {
 func (b *hostHistory) checkDocumentsNameHosts() {
 	published := map[services.UserID]bool{}
 	for _, host := range b.hosts {
-		_, named, err := readHost(b.TB.Context(), b.Store.Runner, host)
+		_, named, err := readHost(b.TB.Context(), b.DB.Runner, host)
 		b.Must(err)
 		published[host] = named
 	}

@@ -106,7 +106,7 @@ func (s *Service) viewerReplays(ctx context.Context, session Session, v readerDa
 // replaysFromSQL reads the replays from SQL as a list in Redis would have them. It reads from the top, wherever the page
 // starts, to find the floor: the newest replay beyond those that a list shows.
 func (s *Service) replaysFromSQL(ctx context.Context, viewer services.UserID, after ShowPosition) (list replayList, err error) {
-	shows, err := replaysOfFollowedHosts(ctx, s.store, viewer, ShowPosition{}, services.FeedRetention+1)
+	shows, err := replaysOfFollowedHosts(ctx, s.db, viewer, ShowPosition{}, services.FeedRetention+1)
 	if err != nil {
 		return list, err
 	}
@@ -180,7 +180,7 @@ func (s *Service) checkHostOnBoard(ctx context.Context, session Session, hosts [
 			return nil
 		}
 	}
-	was, err := unfollowedSince(ctx, s.store, session.Viewer, show.Host, session.CreationID)
+	was, err := unfollowedSince(ctx, s.db, session.Viewer, show.Host, session.CreationID)
 	if err == nil && !was {
 		err = services.Errorf(services.Invalid, "lastId: %s was never in the session", show.GlobalID())
 	}

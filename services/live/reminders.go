@@ -80,13 +80,13 @@ func dropReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Sh
 
 // RemindedShows returns which of the given shows a user has a reminder of.
 func (s *Service) RemindedShows(ctx context.Context, user services.UserID, shows []services.ShowID) (map[services.ShowID]bool, error) {
-	return remindedShows(ctx, s.store, user, shows)
+	return remindedShows(ctx, s.db, user, shows)
 }
 
 // Shows reads shows as they are now: from SQL if facts is set, because the cache may lack a change that was just made.
 func (s *Service) Shows(ctx context.Context, ids []services.ShowID, facts bool) (map[services.ShowID]Show, error) {
 	if facts {
-		return readShows(ctx, s.store.Runner, ids)
+		return readShows(ctx, s.db.Runner, ids)
 	}
 	return s.Memory.Shows(ctx, ids)
 }

@@ -116,7 +116,7 @@ func TestConcurrentRemindersKeepTheLimit(t *testing.T) {
 	host, fan := users[0], users[1]
 	last, more := s.Remind(fan, s.schedule(host), true), s.Remind(fan, s.schedule(host), true)
 	addRemindersOfOtherHost(w, fan, host, maxReminders-1)
-	first, second := sqltest.RunDuringTransaction(t, w.Store,
+	first, second := sqltest.RunDuringTransaction(t, w.DB,
 		func(tx *sql.Tx) error { _, err := last.Apply(t.Context(), tx); return err },
 		func() error { return w.Fanout.Commit(t.Context(), more)[0] })
 	sqltest.WantOneErrorWithCode(t, services.Conflict, first, second)

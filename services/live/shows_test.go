@@ -61,7 +61,7 @@ func (s showNode) schedule(host services.UserID) services.ShowID {
 
 func (s showNode) readShow(id services.ShowID) Show {
 	s.TB.Helper()
-	shows, err := readShows(s.TB.Context(), s.Store.Runner, []services.ShowID{id})
+	shows, err := readShows(s.TB.Context(), s.DB.Runner, []services.ShowID{id})
 	s.Must(err)
 	return shows[id]
 }
@@ -69,7 +69,7 @@ func (s showNode) readShow(id services.ShowID) Show {
 // changesInLog returns the changes of shows in the log.
 func (s showNode) changesInLog() (changes []loggedChange) {
 	s.TB.Helper()
-	entries, err := changelog.LogAfter(s.TB.Context(), s.Store, ChangelogKind, 0, 1000)
+	entries, err := changelog.LogAfter(s.TB.Context(), s.DB, ChangelogKind, 0, 1000)
 	s.Must(err)
 	for _, entry := range entries {
 		change, err := parseLoggedChange(entry)
@@ -82,11 +82,11 @@ func (s showNode) changesInLog() (changes []loggedChange) {
 // factsText prints all of SQL's data on shows, except jobs and idempotency keys.
 func (s showNode) factsText(shows ...services.ShowID) string {
 	s.TB.Helper()
-	history, err := database{s.Store}.ShowHistory(s.TB.Context(), time.Time{})
+	history, err := database{s.DB}.ShowHistory(s.TB.Context(), time.Time{})
 	s.Must(err)
 	text := fmt.Sprintf("%+v %+v", s.changesInLog(), history)
 	for _, id := range shows {
-		reminders, err := readReminders(s.TB.Context(), s.Store, id, 0, 100)
+		reminders, err := readReminders(s.TB.Context(), s.DB, id, 0, 100)
 		s.Must(err)
 		text += fmt.Sprintf(" %+v %v", s.readShow(id), reminders)
 	}
@@ -166,7 +166,7 @@ func (s showNode) wantShowHistory(id services.ShowID, planned Show, later time.T
 	if over.LiveVersion != 4 || over.LiveStamp.Time().Before(over.StartedAt) || over.ReplayURL == "" || over.Title != title || over.Pull {
 		t.Errorf("over: %+v", over)
 	}
-	history, err := database{s.Store}.ShowHistory(t.Context(), time.Time{})
+	history, err := database{s.DB}.ShowHistory(t.Context(), time.Time{})
 	s.Must(err)
 	for i := range history {
 		history[i].UntilAt = time.Time{}
@@ -186,7 +186,7 @@ func (s showNode) wantShowHistory(id services.ShowID, planned Show, later time.T
 			moved = append(moved, change.Show.Status)
 		}
 	}
-	versions, err := database{s.Store}.HostVersions(t.Context(), host-1, 1)
+	versions, err := database{s.DB}.HostVersions(t.Context(), host-1, 1)
 	if !slices.Equal(moved, []ShowStatus{ShowLive, ShowReplay}) || err != nil || versions[0].LiveVersion != 5 {
 		t.Errorf("it moved with %v to %v, %v", moved, versions, err)
 	}
@@ -212,7 +212,7 @@ func TestShowsOfANewHostWaitUntilDocumentsListTheHost(t *testing.T) {
 		if len(s.changesInLog()) != 0 {
 			t.Fatalf("boards have %+v", s.changesInLog())
 		}
-		history, _ := database{w.Store}.ShowHistory(t.Context(), time.Time{})
+		history, _ := database{w.DB}.ShowHistory(t.Context(), time.Time{})
 		if len(history) != 0 {
 			t.Fatalf("history %+v", history)
 		}
@@ -230,7 +230,7 @@ func TestShowsOfANewHostWaitUntilDocumentsListTheHost(t *testing.T) {
 		if live := s.readShow(ids[0]); live.LiveVersion != 1 || live.LiveStamp == 0 {
 			t.Errorf("live: %+v", live)
 		}
-		history, _ = database{w.Store}.ShowHistory(t.Context(), time.Time{})
+		history, _ = database{w.DB}.ShowHistory(t.Context(), time.Time{})
 		if len(history) != 1 || history[0].Show != ids[1] || history[0].UntilVersion != 2 || history[0].Status != ShowCancelled {
 			t.Errorf("what was over came from nowhere: %+v", history)
 		}

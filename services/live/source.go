@@ -38,11 +38,11 @@ func (l Source) Follow(user services.UserID, document *rdb.Document) {
 // Facts reads the board's hosts and how far it was seen. The running shows are in the node cache, also without Redis. Facts makes
 // the count too, because AddCached, which makes the count otherwise, runs only for documents from Redis.
 func (l Source) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {
-	hosts, err := followedHostsByReader(ctx, l.service.store, users)
+	hosts, err := followedHostsByReader(ctx, l.service.db, users)
 	if err != nil || len(hosts) == 0 {
 		return err
 	}
-	seen, err := positions.OfUsers[uint64](ctx, l.service.store, users, positions.LiveBoardView)
+	seen, err := positions.OfUsers[uint64](ctx, l.service.db, users, positions.LiveBoardView)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (l Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	if err != nil {
 		return err
 	}
-	over, err := replaysOfFollowedHosts(ctx, l.service.store, user, ShowPosition{}, services.FeedRetention)
+	over, err := replaysOfFollowedHosts(ctx, l.service.db, user, ShowPosition{}, services.FeedRetention)
 	if err != nil {
 		return err
 	}

@@ -131,14 +131,14 @@ func diffBoardWithFacts(w *fanouttest.World, user services.UserID, document rdb.
 	w.TB.Helper()
 	ctx := w.TB.Context()
 	got := comparedBoard{Hosts: fanouttest.SortedByAuthor(document.Hosts), SeenPosition: document.LiveSeenUpTo}
-	seen, err := positions.Of[uint64](ctx, w.Store, user, positions.LiveBoardView)
+	seen, err := positions.Of[uint64](ctx, w.DB, user, positions.LiveBoardView)
 	w.Must(err)
 	hosts, err := showServiceOf(w).followedHosts(ctx, user)
 	w.Must(err)
 	want := comparedBoard{Hosts: slices.Clip(hosts), SeenPosition: seen}
 	if read := readBoard(w, user); read.ListReady {
 		got.Replays, got.OlderReplaysCut = read.Replays, read.Floor.Replay
-		shows, err := replaysOfFollowedHosts(ctx, w.Store, user, ShowPosition{}, services.FeedRetention+1)
+		shows, err := replaysOfFollowedHosts(ctx, w.DB, user, ShowPosition{}, services.FeedRetention+1)
 		w.Must(err)
 		want.Replays = entriesOf(shows[:min(len(shows), services.FeedRetention)])
 		want.OlderReplaysCut = len(shows) > services.FeedRetention

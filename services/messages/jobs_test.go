@@ -43,7 +43,7 @@ func sendMessage(w *fanouttest.World, users ...services.UserID) ID {
 // readUnread is the count in a user's document, and the unread rows of their list; -1 without a document.
 func readUnread(w *fanouttest.World, user services.UserID) (count int, ids []ID) {
 	w.TB.Helper()
-	found, err := listMessages(w.TB.Context(), w.Store, user, []string{generalType}, true, MaxID, 1000)
+	found, err := listMessages(w.TB.Context(), w.DB, user, []string{generalType}, true, MaxID, 1000)
 	w.Must(err)
 	for _, message := range found {
 		ids = append(ids, message.ID)
@@ -104,7 +104,7 @@ func TestAnInterruptedDeliveryIsRepeated(t *testing.T) {
 // claimDueJobs takes all jobs that are due, as a worker does.
 func claimDueJobs(w *fanouttest.World) []jobs.Job {
 	w.TB.Helper()
-	queued, err := jobs.Claim(w.TB.Context(), w.Store, w.Fanout.Kinds(), 1000, 30*time.Second, 0)
+	queued, err := jobs.Claim(w.TB.Context(), w.DB, w.Fanout.Kinds(), 1000, 30*time.Second, 0)
 	w.Must(err)
 	return queued
 }
@@ -286,7 +286,7 @@ func (m *messageHistory) compareWithModel(t *rapid.T) {
 		if diff := cmp.Diff(want, list); diff != "" {
 			t.Fatalf("user %d's list (-model +facts):\n%s", user, diff)
 		}
-		found, err := readUserStates(m.TB.Context(), m.Store, user)
+		found, err := readUserStates(m.TB.Context(), m.DB, user)
 		m.Must(err)
 		for _, state := range found {
 			if state.Unread != len(list) {

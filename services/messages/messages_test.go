@@ -21,7 +21,7 @@ type messageNode struct {
 
 // newService makes the service of one of a world's nodes.
 func newService(w *fanouttest.World, node *fanouttest.Fanout) *Service {
-	return New(Config{DB: w.Store, Jobs: node.Engine, Projector: node.Projector, IDs: w.IDs})
+	return New(Config{DB: w.DB, Jobs: node.Engine, Projector: node.Projector, IDs: w.IDs})
 }
 
 func newMessageNode(w *fanouttest.World) messageNode {
@@ -82,9 +82,9 @@ func TestSeveralNodesDeliverAMessage(t *testing.T) {
 	if _, dead := b.CountJobs(); report.Recipients != readers || report.ReadCount != 0 || dead > 0 {
 		t.Errorf("%+v, %d dead jobs", report, dead)
 	}
-	ids, err := people.IDs(t.Context(), b.Store, keys[:1])
+	ids, err := people.IDs(t.Context(), b.DB, keys[:1])
 	b.Must(err)
-	found, err := readUserStates(t.Context(), b.Store, ids[keys[0]])
+	found, err := readUserStates(t.Context(), b.DB, ids[keys[0]])
 	b.Must(err)
 	if len(found) != 1 || found[0].Unread != 1 {
 		t.Errorf("the user who was named twice has %+v", found)

@@ -73,7 +73,7 @@ func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) 
 	state := console.NodeState{Node: s.Config.Node, Readyz: strings.TrimSpace(text), Serves: status == http.StatusOK}
 	state.Engines = []console.Engine{
 		// The engines are asked one after the other: each has its own timeout, and there are only two.
-		pingEngine(ctx, "Database", s.Store.DialectName(), s.Store.Ping, s.Store.RefusesWrites),
+		pingEngine(ctx, "Database", s.DB.DialectName(), s.DB.Ping, s.DB.RefusesWrites),
 		pingEngine(ctx, "Redis", s.Redis.Client.Mode(), s.Redis.Client.Ping, s.Redis.Client.RefusesWrites),
 	}
 	fault := func(what string, err error) {
@@ -85,12 +85,12 @@ func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) 
 	within, cancel := context.WithTimeout(ctx, overviewTimeout)
 	defer cancel()
 	// The two reads of SQL share one timeout, so that a page takes a few seconds at most.
-	nodes, err := jobs.Nodes(within, s.Store)
+	nodes, err := jobs.Nodes(within, s.DB)
 	fault("the nodes", err)
 	for _, node := range nodes {
 		state.Nodes = append(state.Nodes, console.Node{Name: node.Name, Self: node.Self, Halted: node.JobsHalted, SilentFor: node.SilentFor, Ahead: node.ClockAhead.Round(time.Millisecond)})
 	}
-	kinds, err := jobs.CountsByKind(within, s.Store)
+	kinds, err := jobs.CountsByKind(within, s.DB)
 	fault("the jobs by kind", err)
 	for _, kind := range kinds {
 		shown := console.JobKindCounts{Name: kind.Kind, Waiting: kind.Waiting, Running: kind.Running, Failed: kind.Failed, Dead: kind.Dead}

@@ -15,7 +15,7 @@ import (
 // node does so when it learns of the erasure by the changelog.
 func (s *Server) wireErasures(feedService *feed.Service, chatService *chat.Service) *erasures.Service {
 	s.erasures = erasures.New(erasures.Config{
-		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, People: s.Caches.People, Changelog: s.Caches.Changelog, Clock: s.clock, Logger: s.Log,
+		DB: s.DB, Redis: s.Redis, Jobs: s.Jobs, People: s.Caches.People, Changelog: s.Caches.Changelog, Clock: s.clock, Logger: s.Log,
 		// A request that began before the erasure ends before its last pass begins, even if it is a batch, which may take longer, and
 		// even if the clocks of two nodes differ.
 		RequestGrace: max(30*time.Second, 2*s.Config.Requests.OperationTimeout),

@@ -55,7 +55,7 @@ type Server struct {
 	Log    *slog.Logger
 	clock  services.Clock
 	// The engines. They are closed in the opposite order.
-	Store     *sql.DB
+	DB        *sql.DB
 	Redis     *rdb.Projections
 	Caches    *nodecache.Caches
 	Jobs      *jobs.Engine         // commits commands and runs jobs
@@ -132,17 +132,17 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	if err != nil {
 		return nil, err
 	}
-	if s.Store, err = sql.Open(ctx, sql.Config{URL: cfg.DatabaseURL(), Node: cfg.Node, Clock: s.clock, Log: log}); err != nil {
+	if s.DB, err = sql.Open(ctx, sql.Config{URL: cfg.DatabaseURL(), Node: cfg.Node, Clock: s.clock, Log: log}); err != nil {
 		return nil, err
 	}
 	// With AllowLateServer the node starts also while Redis does not answer, and reads SQL until it does.
 	s.Redis, err = rdb.Open(ctx, redis.Options{URL: cfg.Redis, AllowLateServer: true, NodeID: cfg.Node, DataDir: cfg.Data, Clock: s.clock, Log: log},
 		rdb.DocumentShape{MessageTypes: cfg.Messages.Types, Expiry: cfg.Badge.Expiry()})
 	if err != nil {
-		return nil, errors.Join(err, s.Store.Close())
+		return nil, errors.Join(err, s.DB.Close())
 	}
 	// From here on errors close the engines.
-	s.Ready.refusesWrites = s.Store.RefusesWrites
+	s.Ready.refusesWrites = s.DB.RefusesWrites
 	s.Ready.limitationText = func() string {
 		if s.Redis.Client.RefusesWrites() {
 			return "Redis refuses writes: counts and feeds are read from SQL, and counts are STALE\n"
@@ -162,7 +162,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		s.spans, err = trace.Open(ctx, trace.Config{Settings: cfg.Trace, Node: cfg.Node, Version: version(), Env: os.Getenv, Log: log})
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.Redis.Close(), s.Store.Close())
+		return nil, errors.Join(err, s.Redis.Close(), s.DB.Close())
 	}
 	s.Ready.cachesLoaded = s.Live.Memory.Loaded
 	s.Ready.clockAhead = s.Projector.ClockAhead

@@ -62,7 +62,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	}
 	working := startLoops(workers, s.Log, s.workerLoops()...)
 	looping := startLoops(loops, s.Log,
-		heart.Run, s.Store.WatchWrites, s.Redis.Client.WatchMasters, s.Caches.Changelog.Run, s.receiveHints, s.Hub.Run, s.Badge.Run,
+		heart.Run, s.DB.WatchWrites, s.Redis.Client.WatchMasters, s.Caches.Changelog.Run, s.receiveHints, s.Hub.Run, s.Badge.Run,
 		projector.NewJanitor(s.Projector).Run, s.cleaner.Run, s.audit.Run, s.Limiter.Run, s.stream.Run, s.webhooks.Run, s.devices.Run)
 	s.Ready.Set(true)
 	var failure error
@@ -90,7 +90,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	<-working
 	stopLoops()
 	<-looping
-	failure = errors.Join(failure, s.Store.Close(), s.Redis.Close())
+	failure = errors.Join(failure, s.DB.Close(), s.Redis.Close())
 	s.spans.Close()
 	s.Log.Info("gone")
 	return failure

@@ -12,7 +12,7 @@ import (
 // and they would not be compared. Peek and ExplainNewest read badges without a visit, so that the stream keeps nobody active.
 func (s *Server) wireStream() {
 	s.stream = stream.New(stream.Config{
-		DB: s.Store, Peek: s.Badge.Peek, NewestItems: s.Badge.ExplainNewest, SharedChanges: s.countSharedChanges, ActiveSince: s.Projector.IdleBefore,
+		DB: s.DB, Peek: s.Badge.Peek, NewestItems: s.Badge.ExplainNewest, SharedChanges: s.countSharedChanges, ActiveSince: s.Projector.IdleBefore,
 		Clock: s.clock, Log: s.Log, Settings: s.Config.Stream,
 	})
 	// Every job that changes badges marks its users, while the stream is on.

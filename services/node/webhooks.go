@@ -18,7 +18,7 @@ func WebhookConfig(cfg Config, db *sql.DB, changes *stream.Service) webhooks.Con
 
 // wireWebhooks makes the webhooks, after the change stream. Only a node can tell who is online.
 func (s *Server) wireWebhooks() {
-	cfg := WebhookConfig(s.Config, s.Store, s.stream)
+	cfg := WebhookConfig(s.Config, s.DB, s.stream)
 	cfg.Online, cfg.Clock, cfg.Log = s.Redis.Presence.UsersWithOpenSubscription, s.clock, s.Log
 	s.webhooks = webhooks.New(cfg)
 }

@@ -47,15 +47,15 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
 	// What the features register in: node caches, jobs, projections.
 	s.Caches = nodecache.New(nodecache.Config{
-		Facts: nodecache.SQL{DB: s.Store}, Redis: s.Redis, Clock: s.clock, Log: s.Log, Changelog: s.Config.Changelog,
+		Facts: nodecache.SQL{DB: s.DB}, Redis: s.Redis, Clock: s.clock, Log: s.Log, Changelog: s.Config.Changelog,
 	})
-	s.Jobs = jobs.New(jobs.Config{DB: s.Store, Clock: s.clock, Log: s.Log})
+	s.Jobs = jobs.New(jobs.Config{DB: s.DB, Clock: s.clock, Log: s.Log})
 	s.Projector = projector.New(projector.Config{
-		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Activity: s.Caches.Activity, Clock: s.clock, IDs: ids, Log: s.Log,
+		Jobs: s.Jobs, DB: s.DB, Redis: s.Redis, Activity: s.Caches.Activity, Clock: s.clock, IDs: ids, Log: s.Log,
 		Settings: s.Config.Projector, Expiry: s.Config.Badge.Expiry(),
 	})
 	fanoutConfig := fanout.Config{
-		Jobs: s.Jobs, Projector: s.Projector, Store: s.Store, Redis: s.Redis, Clock: s.clock, IDs: ids, Log: s.Log,
+		Jobs: s.Jobs, Projector: s.Projector, DB: s.DB, Redis: s.Redis, Clock: s.clock, IDs: ids, Log: s.Log,
 		Settings: s.Config.Fanout,
 	}
 	for _, change := range changes {
@@ -64,34 +64,34 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	s.Fanout = fanout.New(fanoutConfig)
 	// The audit and the cleaner work on everything that is registered below. They find it when they run, so their position in
 	// this order does not matter.
-	s.counts = posts.NewCountAudit(s.Store, s.Log)
+	s.counts = posts.NewCountAudit(s.DB, s.Log)
 	s.audit = audit.New(audit.Config{
-		Store: s.Store, Redis: s.Redis, Projector: s.Projector, Clock: s.clock, Log: s.Log, Settings: s.Config.Audit,
+		DB: s.DB, Redis: s.Redis, Projector: s.Projector, Clock: s.clock, Log: s.Log, Settings: s.Config.Audit,
 		Others: []func(context.Context) error{s.counts.RunOnce},
 	})
 	s.cleaner = projector.NewCleaner(s.Projector, s.Config.Projector.CleanEvery)
 	// The features. Each registers its kinds of jobs, changes and versioned fields by itself.
 	announcementService := announcements.New(announcements.Config{
-		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Changelog: s.Caches.Changelog, Projector: s.Projector, IDs: ids, Clock: s.clock,
+		DB: s.DB, Redis: s.Redis, Jobs: s.Jobs, Changelog: s.Caches.Changelog, Projector: s.Projector, IDs: ids, Clock: s.clock,
 	})
 	chatService := chat.New(chat.Config{
-		Store: s.Store, Redis: s.Redis, Changelog: s.Caches.Changelog, Jobs: s.Jobs, Projector: s.Projector, Clock: s.clock, Settings: s.Config.Chat,
+		DB: s.DB, Redis: s.Redis, Changelog: s.Caches.Changelog, Jobs: s.Jobs, Projector: s.Projector, Clock: s.clock, Settings: s.Config.Chat,
 	})
-	messageService := messages.New(messages.Config{DB: s.Store, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Settings: s.Config.Messages})
+	messageService := messages.New(messages.Config{DB: s.DB, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Settings: s.Config.Messages})
 	notificationService := notifications.New(notifications.Config{
-		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Changelog: s.Caches.Changelog, IDs: ids, Log: s.Log,
+		DB: s.DB, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Changelog: s.Caches.Changelog, IDs: ids, Log: s.Log,
 		Settings: s.Config.Notifications,
 	})
 	viewService := views.New(views.Config{
-		DB: s.Store, Redis: s.Redis.Client, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Clock: s.clock, Log: s.Log,
+		DB: s.DB, Redis: s.Redis.Client, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Clock: s.clock, Log: s.Log,
 	})
 	s.Live = live.New(live.Config{
-		Store: s.Store, Redis: s.Redis, Reader: s.Caches.Reader, Changelog: s.Caches.Changelog, Jobs: s.Jobs, Projector: s.Projector,
+		DB: s.DB, Redis: s.Redis, Reader: s.Caches.Reader, Changelog: s.Caches.Changelog, Jobs: s.Jobs, Projector: s.Projector,
 		Fanout: s.Fanout, IDs: ids, Clock: s.clock, Settings: s.Config.Live,
 	})
 	// Badges and pushes read all features.
 	s.Badge = badge.New(badge.Config{
-		Store: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Pulled: s.Caches.Pulled, Clock: s.clock, Log: s.Log,
+		DB: s.DB, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Pulled: s.Caches.Pulled, Clock: s.clock, Log: s.Log,
 		Caps: s.Config.Badge.Caps(),
 		Sources: []badge.Source{
 			announcementService.Source(), messageService.Source(), chatService.Source(), s.Live.Source(), notificationService.Source(),
@@ -101,23 +101,23 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	s.wireHub()
 	s.wireStream() // after the badges, which hub and stream render and compare
 	feedService := feed.New(feed.Config{
-		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Posts: s.Caches.Posts, Reader: s.Caches.Reader, Pulled: s.Caches.Pulled,
+		Jobs: s.Jobs, DB: s.DB, Redis: s.Redis, Posts: s.Caches.Posts, Reader: s.Caches.Reader, Pulled: s.Caches.Pulled,
 		InFlight: s.Caches.InFlight, Projector: s.Projector, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Settings: s.Config.Feed,
 	})
 	// The resolvers get the parts that they need, and no more.
 	return &resolvers.Resolver{
 		Social: social.New(social.Config{
-			Store: s.Store, People: s.Caches.People, Projector: s.Projector, Fanout: s.Fanout, IDs: ids, Notifications: notificationService,
+			DB: s.DB, People: s.Caches.People, Projector: s.Projector, Fanout: s.Fanout, IDs: ids, Notifications: notificationService,
 			OnBlock: chatService.CloseDirect, Settings: s.Config.Social,
 		}),
 		Feed: feedService, Live: s.Live, Chat: chatService, Notifications: notificationService, Messages: messageService,
 		Announcements: announcementService, Views: viewService, Badge: s.Badge, Hub: s.Hub,
 		Readers: dataloader.Readers{Posts: s.Caches.Reader, Shows: s.Live.Memory},
-		Refs:    refs.New(s.Store), Jobs: s.Jobs, Queue: s.Jobs, Fanout: s.Fanout, Projector: s.Projector, Cleaner: s.cleaner,
+		Refs:    refs.New(s.DB), Jobs: s.Jobs, Queue: s.Jobs, Fanout: s.Fanout, Projector: s.Projector, Cleaner: s.cleaner,
 		Stream: s.stream, Webhooks: s.webhooks, Devices: s.devices,
-		Exports:  export.Reader{DB: s.Store, Kinds: AllExportKinds},
+		Exports:  export.Reader{DB: s.DB, Kinds: AllExportKinds},
 		Erasures: s.wireErasures(feedService, chatService),
-		Acts:     acts.New(acts.Config{DB: s.Store, IDs: ids, Projector: s.Projector, Log: s.Log}),
+		Acts:     acts.New(acts.Config{DB: s.DB, IDs: ids, Projector: s.Projector, Log: s.Log}),
 		Clock:    s.clock, Log: s.Log,
 	}
 }
@@ -136,7 +136,7 @@ func (s *Server) wireHub() {
 	})
 	s.Caches.Changelog.OnSharedChange(s.Hub.HintSharedContent)
 	s.Caches.Changelog.OnReadersNotified(s.Hub.HintSharedContentOf)
-	s.Store.OnCommitSignal(func() {
+	s.DB.OnCommitSignal(func() {
 		s.Caches.Changelog.Wake() // no mutation waits for a job's change, so nothing else wakes the log
 		s.Redis.Client.QueueChangelogHint()
 	})

@@ -64,9 +64,9 @@ func appendChanges(ctx context.Context, tx *sql.Tx, pulls []nodecache.PullChange
 }
 
 // readLog reads all entries of a kind from the log.
-func readLog(t *testing.T, s *sql.DB, kind string) []changelog.Entry {
+func readLog(t *testing.T, db *sql.DB, kind string) []changelog.Entry {
 	t.Helper()
-	entries, err := changelog.LogAfter(t.Context(), s, kind, 0, 100)
+	entries, err := changelog.LogAfter(t.Context(), db, kind, 0, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

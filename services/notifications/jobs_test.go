@@ -22,7 +22,7 @@ func factSteps() []fanouttest.FactScenario {
 		w.Post(users[0])
 	}
 	newest := func(w *fanouttest.World, author services.UserID) services.PostID {
-		found, err := posts.PushedPostsOfAuthor(w.TB.Context(), w.Store, author, 1)
+		found, err := posts.PushedPostsOfAuthor(w.TB.Context(), w.DB, author, 1)
 		w.Must(err)
 		return found[0]
 	}
@@ -95,7 +95,7 @@ func newRedisServerNode(t *testing.T, settings func(*fanout.Config), causes int)
 // claimDueJobs takes all jobs that are due, as a worker does.
 func (n node) claimDueJobs() []jobs.Job {
 	n.TB.Helper()
-	queued, err := jobs.Claim(n.TB.Context(), n.Store, n.Fanout.Kinds(), 1000, 30*time.Second, 0)
+	queued, err := jobs.Claim(n.TB.Context(), n.DB, n.Fanout.Kinds(), 1000, 30*time.Second, 0)
 	n.Must(err)
 	return queued
 }

@@ -57,7 +57,7 @@ func (p *recipientHistory) setRandomMode() {
 
 // renderBadges renders the recipient's notification counts from their document or, with facts, from SQL.
 func (p *recipientHistory) renderBadges(facts bool) *services.Badges {
-	of := Source{db: p.Store}
+	of := Source{db: p.DB}
 	rendering := source.Rendering{Settings: &source.Settings{}, Document: p.Document(p.recipient), Moment: source.Moment{Now: p.Clock.Now(), MonotonicNow: p.Clock.Now()}}
 	if facts {
 		var documents [1]rdb.Document
@@ -72,7 +72,7 @@ func (p *recipientHistory) renderBadges(facts bool) *services.Badges {
 // itemAndDigestCounts returns, for each category, the number of items that explain its count, and the number that a digest of all
 // time has.
 func (p *recipientHistory) itemAndDigestCounts(badges *services.Badges) (items, arrived map[string]int) {
-	of := Source{db: p.Store}
+	of := Source{db: p.DB}
 	list, err := of.Explain(p.TB.Context(), source.ExplainRequest{User: p.recipient, Badges: badges, Today: p.Clock.Now().Unix() / 86400})
 	p.Must(err)
 	items, arrived = map[string]int{}, map[string]int{}

@@ -34,14 +34,14 @@ func newNode(w *fanouttest.World) node { return newNodeWithCausesPerPage(w, caus
 func newNodeWithCausesPerPage(w *fanouttest.World, causes int) node {
 	n := node{World: w}
 	w.Install(func(w *fanouttest.World, f *fanouttest.Fanout) {
-		made := New(Config{DB: w.Store, Redis: w.Redis, Jobs: f.Engine, Projector: f.Projector, IDs: w.IDs, Log: w.Log})
+		made := New(Config{DB: w.DB, Redis: w.Redis, Jobs: f.Engine, Projector: f.Projector, IDs: w.IDs, Log: w.Log})
 		made.causesPerPage = causes
 		if n.service == nil {
 			n.service = made
 		}
 	})
 	w.RegisterCategoryCountsDiff(func(ctx context.Context, user services.UserID) (counts []services.CategoryCounts, err error) {
-		states, err := statesOfUser(ctx, w.Store, user)
+		states, err := statesOfUser(ctx, w.DB, user)
 		for _, state := range states {
 			if shown, is := state.documentCounts(n.service.Memory.Current()); is {
 				counts = append(counts, shown)
@@ -116,7 +116,7 @@ func (n node) commitAndRunJobs(cmd *jobs.Command) {
 // states are a user's states according to the facts.
 func (n node) states(user services.UserID) []categoryState {
 	n.TB.Helper()
-	states, err := statesOfUser(n.TB.Context(), n.Store, user)
+	states, err := statesOfUser(n.TB.Context(), n.DB, user)
 	n.Must(err)
 	return states
 }

@@ -41,7 +41,7 @@ func (n node) likeWithFirstJobDelayed(liker services.UserID, posts []services.Po
 	n.TB.Helper()
 	n.RunAllJobs(n.Fanout)
 	n.Must(n.commit(n.like(liker, posts[0])))
-	held, err := jobs.Claim(n.TB.Context(), n.Store, []string{"notify"}, 1, time.Minute, 0)
+	held, err := jobs.Claim(n.TB.Context(), n.DB, []string{"notify"}, 1, time.Minute, 0)
 	if n.Must(err); len(held) != 1 {
 		n.TB.Fatalf("%d jobs were held back, want 1", len(held))
 	}

@@ -22,7 +22,7 @@ func (n node) likeCount(user services.UserID) services.Count {
 	n.TB.Helper()
 	rendering := source.Rendering{Settings: &source.Settings{}, Document: n.Document(user), Moment: source.Moment{Now: n.Clock.Now(), MonotonicNow: n.Clock.Now()}}
 	badges := &services.Badges{}
-	Source{db: n.Store}.Render(&rendering, badges)
+	Source{db: n.DB}.Render(&rendering, badges)
 	return badges.Notifications.Like
 }
 
@@ -74,11 +74,11 @@ func TestPreferencesDecideWhatAlerts(t *testing.T) {
 		author := users[0]
 		no, yes, dot, counted := true, false, services.CategoryDot, services.CategoryCounted
 		alerts := func(at time.Time) bool {
-			of, err := Source{db: n.Store}.Alerting(t.Context(), author)
+			of, err := Source{db: n.DB}.Alerting(t.Context(), author)
 			n.Must(err)
 			return of("LIKE", at) && of("COMMENT", at)
 		}
-		before := n.Store.Now()
+		before := n.DB.Now()
 		if !alerts(before) {
 			t.Error("it does not alert without a preference")
 		}
@@ -86,14 +86,14 @@ func TestPreferencesDecideWhatAlerts(t *testing.T) {
 			{PreferenceChange{NoPush: &no}, PreferenceChange{NoPush: &yes}}, {PreferenceChange{Mode: &dot}, PreferenceChange{Mode: &counted}},
 		} {
 			n.setLikePreference(author, change.off)
-			during := n.Store.Now()
+			during := n.DB.Now()
 			if alerts(during.Add(time.Hour)) {
 				t.Errorf("with %+v it alerts", change.off)
 			}
 			n.Clock.Advance(time.Minute)
 			n.setLikePreference(author, change.on)
-			if alerts(during) || !alerts(n.Store.Now()) {
-				t.Errorf("after %+v: of before %v, of now %v", change.on, alerts(during), alerts(n.Store.Now()))
+			if alerts(during) || !alerts(n.DB.Now()) {
+				t.Errorf("after %+v: of before %v, of now %v", change.on, alerts(during), alerts(n.DB.Now()))
 			}
 		}
 	})

@@ -177,9 +177,9 @@ const minGapBetweenVisits = 30 * time.Minute
 
 // PreviousVisit is when a user was recorded as seen before their present visit; it is the zero time on their first visit. Users
 // are recorded once a day, so the result is some time on the day of that earlier visit.
-func PreviousVisit(ctx context.Context, s *sql.DB, user services.UserID) (time.Time, error) {
+func PreviousVisit(ctx context.Context, db *sql.DB, user services.UserID) (time.Time, error) {
 	var at int64
-	if _, err := s.One(ctx, selectPreviousVisit, []any{user}, &at); err != nil || at == 0 {
+	if _, err := db.One(ctx, selectPreviousVisit, []any{user}, &at); err != nil || at == 0 {
 		return time.Time{}, err
 	}
 	return sql.FromMicros(at), nil
@@ -205,18 +205,18 @@ func ByID(ctx context.Context, r sql.Reader, ids []services.UserID) (map[service
 }
 
 // ActiveUsers lists the users who were last seen at since or later, in order of ID: at most limit users with IDs above after.
-func ActiveUsers(ctx context.Context, s *sql.DB, after services.UserID, limit int, since time.Time) ([]services.UserID, error) {
-	return sql.ReadColumn[services.UserID](ctx, s, activeUsers, after, since, limit)
+func ActiveUsers(ctx context.Context, db *sql.DB, after services.UserID, limit int, since time.Time) ([]services.UserID, error) {
+	return sql.ReadColumn[services.UserID](ctx, db, activeUsers, after, since, limit)
 }
 
 // InactiveUsers lists the users that ActiveUsers leaves out, in the same order.
-func InactiveUsers(ctx context.Context, s *sql.DB, after services.UserID, limit int, since time.Time) ([]services.UserID, error) {
-	return sql.ReadColumn[services.UserID](ctx, s, inactiveUsers, after, since, limit)
+func InactiveUsers(ctx context.Context, db *sql.DB, after services.UserID, limit int, since time.Time) ([]services.UserID, error) {
+	return sql.ReadColumn[services.UserID](ctx, db, inactiveUsers, after, since, limit)
 }
 
 // LastVisits reads when users were last seen; the zero time for a user who never was. An unknown user ID is absent.
-func LastVisits(ctx context.Context, s *sql.DB, users []services.UserID) (map[services.UserID]time.Time, error) {
-	return sql.ReadByKey(ctx, s, lastVisits, []any{users}, func(scan sql.Scan, user *services.UserID, visit *time.Time) error {
+func LastVisits(ctx context.Context, db *sql.DB, users []services.UserID) (map[services.UserID]time.Time, error) {
+	return sql.ReadByKey(ctx, db, lastVisits, []any{users}, func(scan sql.Scan, user *services.UserID, visit *time.Time) error {
 		var at int64
 		err := scan(user, &at)
 		if at > 0 {

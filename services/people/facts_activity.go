@@ -44,9 +44,9 @@ func (r *activityRow) thresholds() services.ActivityThresholds {
 }
 
 // ActivityThresholds are the thresholds that hold for all nodes. set is false before the first node has started.
-func ActivityThresholds(ctx context.Context, s *sql.DB) (thresholds services.ActivityThresholds, set bool, err error) {
+func ActivityThresholds(ctx context.Context, db *sql.DB) (thresholds services.ActivityThresholds, set bool, err error) {
 	var row activityRow
-	set, err = s.One(ctx, readActivity, []any{activityRowName}, row.scanTargets()...)
+	set, err = db.One(ctx, readActivity, []any{activityRowName}, row.scanTargets()...)
 	return row.thresholds(), set, err
 }
 

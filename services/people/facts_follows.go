@@ -93,24 +93,24 @@ func ImportFollows(ctx context.Context, tx *sql.Tx, edges []services.FollowEdge)
 
 // Edge returns the follow by which one user follows another and sees the other's posts, if there is one. Edges reads those of several
 // followers.
-func Edge(ctx context.Context, s *sql.DB, follower, followee services.UserID) (edge services.FollowEdge, follows bool, err error) {
+func Edge(ctx context.Context, db *sql.DB, follower, followee services.UserID) (edge services.FollowEdge, follows bool, err error) {
 	edge = services.FollowEdge{Follower: follower, Followee: followee}
 	var held int64
-	if follows, err = s.One(ctx, oneEdge, []any{follower, followee}, &edge.PostsCountAfter, &held); err != nil || !follows {
+	if follows, err = db.One(ctx, oneEdge, []any{follower, followee}, &edge.PostsCountAfter, &held); err != nil || !follows {
 		return services.FollowEdge{}, false, err
 	}
 	return WithDecodedMode(edge, held), true, nil
 }
 
 // Edges returns the follows by which some users follow one user and see that user's posts. Users without such a follow are absent.
-func Edges(ctx context.Context, s *sql.DB, followers []services.UserID, followee services.UserID) (map[services.UserID]services.FollowEdge, error) {
-	list, err := readEdgesTo(ctx, s, followee, edgesTo, followers, followee)
+func Edges(ctx context.Context, db *sql.DB, followers []services.UserID, followee services.UserID) (map[services.UserID]services.FollowEdge, error) {
+	list, err := readEdgesTo(ctx, db, followee, edgesTo, followers, followee)
 	return services.KeyBy(list, func(edge services.FollowEdge) services.UserID { return edge.Follower }), err
 }
 
 // EdgesFrom returns the follows by which one user follows some users and sees their posts. Users without such a follow are absent.
-func EdgesFrom(ctx context.Context, s *sql.DB, follower services.UserID, followees []services.UserID) (map[services.UserID]services.FollowEdge, error) {
-	return sql.ReadByKey(ctx, s, edgesFrom, []any{follower, followees}, func(scan sql.Scan, followee *services.UserID, edge *services.FollowEdge) error {
+func EdgesFrom(ctx context.Context, db *sql.DB, follower services.UserID, followees []services.UserID) (map[services.UserID]services.FollowEdge, error) {
+	return sql.ReadByKey(ctx, db, edgesFrom, []any{follower, followees}, func(scan sql.Scan, followee *services.UserID, edge *services.FollowEdge) error {
 		var held int64
 		err := scan(followee, &edge.PostsCountAfter, &held)
 		edge.Follower, edge.Followee = follower, *followee
@@ -121,13 +121,13 @@ func EdgesFrom(ctx context.Context, s *sql.DB, follower services.UserID, followe
 
 // Followers lists the followers who see a user's posts and were last seen at activeSince or later, in order of user ID: at most
 // limit followers with IDs greater than after. If activeSince is zero, the last visit does not matter.
-func Followers(ctx context.Context, s *sql.DB, followee, after services.UserID, limit int, activeSince time.Time) ([]services.FollowEdge, error) {
-	return readEdgesTo(ctx, s, followee, followersOf, followee, after, activeSince, limit)
+func Followers(ctx context.Context, db *sql.DB, followee, after services.UserID, limit int, activeSince time.Time) ([]services.FollowEdge, error) {
+	return readEdgesTo(ctx, db, followee, followersOf, followee, after, activeSince, limit)
 }
 
 // readEdgesTo reads follows of one user by a statement that selects the follower, the start and the mode of each.
-func readEdgesTo(ctx context.Context, s *sql.DB, followee services.UserID, st sql.Statement, args ...any) ([]services.FollowEdge, error) {
-	return sql.ReadRows(ctx, s, st, args, func(scan sql.Scan, edge *services.FollowEdge) error {
+func readEdgesTo(ctx context.Context, db *sql.DB, followee services.UserID, st sql.Statement, args ...any) ([]services.FollowEdge, error) {
+	return sql.ReadRows(ctx, db, st, args, func(scan sql.Scan, edge *services.FollowEdge) error {
 		edge.Followee = followee
 		var held int64
 		err := scan(&edge.Follower, &edge.PostsCountAfter, &held)

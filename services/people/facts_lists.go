@@ -41,8 +41,8 @@ var (
 )
 
 // readFollowLists reads pages of users at one end of follows, all in one statement: the pages of a request are loaded together.
-func readFollowLists(ctx context.Context, s *sql.DB, st sql.Statement, viewer services.UserID, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
-	return sql.ReadUserLists(ctx, s.Runner, st, viewer, pages, func(scan func(...any) error, first ...any) (user services.User, position uint64, err error) {
+func readFollowLists(ctx context.Context, db *sql.DB, st sql.Statement, viewer services.UserID, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
+	return sql.ReadUserLists(ctx, db.Runner, st, viewer, pages, func(scan func(...any) error, first ...any) (user services.User, position uint64, err error) {
 		err = scan(append(first, &user.ID, &user.Key, &user.Name, &user.AvatarURL)...)
 		return user, uint64(user.ID), err
 	})
@@ -51,11 +51,11 @@ func readFollowLists(ctx context.Context, s *sql.DB, st sql.Statement, viewer se
 // ListFollowers reads pages of the users who follow users, by their IDs, the greatest first, whether their follows are shown or
 // not. Users who hide from the viewer, or have a block with them (HiddenOrBlockedCondition), are omitted, except in the viewer's own
 // list.
-func ListFollowers(ctx context.Context, s *sql.DB, viewer services.UserID, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
-	return readFollowLists(ctx, s, listFollowers, viewer, pages)
+func ListFollowers(ctx context.Context, db *sql.DB, viewer services.UserID, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
+	return readFollowLists(ctx, db, listFollowers, viewer, pages)
 }
 
 // ListFollowees reads pages of the users that users follow, in the same order as ListFollowers, which also says who is omitted.
-func ListFollowees(ctx context.Context, s *sql.DB, viewer services.UserID, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
-	return readFollowLists(ctx, s, listFollowees, viewer, pages)
+func ListFollowees(ctx context.Context, db *sql.DB, viewer services.UserID, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
+	return readFollowLists(ctx, db, listFollowees, viewer, pages)
 }

@@ -92,12 +92,12 @@ func SetFollowMode(ctx context.Context, tx *sql.Tx, follower, followee services.
 
 // FolloweesInReducedMode lists the users that a user follows in another mode than FollowAll, the greatest ID first: at most limit
 // users with IDs below before.
-func FolloweesInReducedMode(ctx context.Context, s *sql.DB, follower services.UserID, before uint64, limit int) ([]services.UserID, error) {
-	return sql.ReadColumn[services.UserID](ctx, s, reducedFollows, follower, before, limit)
+func FolloweesInReducedMode(ctx context.Context, db *sql.DB, follower services.UserID, before uint64, limit int) ([]services.UserID, error) {
+	return sql.ReadColumn[services.UserID](ctx, db, reducedFollows, follower, before, limit)
 }
 
 // FollowModesOf reads the modes of a user's follows that are not FollowAll. Audits compare these modes with the modes that users are
 // shown, which all other statements read by FollowColumns.
-func FollowModesOf(ctx context.Context, s *sql.DB, follower services.UserID) (map[services.UserID]services.FollowMode, error) {
-	return sql.ReadMap[services.UserID, services.FollowMode](ctx, s, modesOf, follower)
+func FollowModesOf(ctx context.Context, db *sql.DB, follower services.UserID) (map[services.UserID]services.FollowMode, error) {
+	return sql.ReadMap[services.UserID, services.FollowMode](ctx, db, modesOf, follower)
 }

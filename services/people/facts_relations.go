@@ -19,9 +19,9 @@ UNION ALL SELECT follower, 4 FROM hides WHERE author = $1 AND {in follower $2 BI
 UNION ALL SELECT followee, 4 + mode FROM follow_modes WHERE follower = $1 AND {in followee $2 BIGINT}`)
 
 // Relations reads the relations between a viewer and some users, by one statement. A user without any relation is absent.
-func Relations(ctx context.Context, s *sql.DB, viewer services.UserID, users []services.UserID, now time.Time) (map[services.UserID]services.Relation, error) {
+func Relations(ctx context.Context, db *sql.DB, viewer services.UserID, users []services.UserID, now time.Time) (map[services.UserID]services.Relation, error) {
 	found := make(map[services.UserID]services.Relation, len(users))
-	err := s.Each(ctx, relationsOf, []any{viewer, users, now}, func(scan func(...any) error) error {
+	err := db.Each(ctx, relationsOf, []any{viewer, users, now}, func(scan func(...any) error) error {
 		var user services.UserID
 		var kind int
 		err := scan(&user, &kind)

@@ -254,8 +254,8 @@ func BlockersOf(ctx context.Context, tx *sql.Tx, blocked services.UserID, users 
 }
 
 // Restrictions lists a user's restrictions of a kind, the newest first: at most limit, with a value of made below before.
-func Restrictions(ctx context.Context, s *sql.DB, kind services.RestrictionKind, owner services.UserID, before services.SortableID, limit int) ([]services.Restriction, error) {
-	return sql.ReadRows(ctx, s, restrictionTables[kind].list, []any{owner, before, limit}, func(scan sql.Scan, r *services.Restriction) error {
+func Restrictions(ctx context.Context, db *sql.DB, kind services.RestrictionKind, owner services.UserID, before services.SortableID, limit int) ([]services.Restriction, error) {
+	return sql.ReadRows(ctx, db, restrictionTables[kind].list, []any{owner, before, limit}, func(scan sql.Scan, r *services.Restriction) error {
 		*r = services.Restriction{Kind: kind, Owner: owner}
 		var until sql.NullInt64
 		err := scan(&r.Other, &r.MadeAt, &until)

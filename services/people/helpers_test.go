@@ -43,8 +43,8 @@ func newTestStore(t *testing.T, url string) *testStore {
 }
 
 // newTestStoreOf makes a testStore of an open database.
-func newTestStoreOf(t *testing.T, s *sql.DB, c *clock, url string) *testStore {
-	return &testStore{&peopletest.TestStore{DB: s, T: t, Ctx: t.Context(), Clock: c.Clock, URL: url}, t, t.Context(), c, url}
+func newTestStoreOf(t *testing.T, db *sql.DB, c *clock, url string) *testStore {
+	return &testStore{&peopletest.TestStore{DB: db, T: t, Ctx: t.Context(), Clock: c.Clock, URL: url}, t, t.Context(), c, url}
 }
 
 // write runs one transaction, which must succeed.

@@ -38,7 +38,7 @@ func (p *Projector) SetActivityThresholds(ctx context.Context, thresholds servic
 // putThresholds stores thresholds. The configuration of a node never replaces an admin's thresholds. Equal thresholds change
 // nothing, because each change moves FormerIdleCutoff, and users last seen before that count as idle.
 func (p *Projector) putThresholds(ctx context.Context, next services.ActivityThresholds, byAdmin bool) error {
-	err := p.store.Write(ctx, func(tx *sql.Tx) error {
+	err := p.db.Write(ctx, func(tx *sql.Tx) error {
 		held, set, heldByAdmin, err := people.ActivityThresholdsForUpdate(ctx, tx)
 		same := set && held.IdleAfter == next.IdleAfter && held.DormantAfter == next.DormantAfter
 		switch {

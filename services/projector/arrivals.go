@@ -34,7 +34,7 @@ func (p *Projector) latestVisit(ctx context.Context, user services.UserID, reaso
 		err := p.RecordVisit(ctx, user)
 		return visit{p.today(), p.RedisKeyLifetime()}, err == nil, err
 	}
-	visits, err := people.LastVisits(ctx, p.store, []services.UserID{user})
+	visits, err := people.LastVisits(ctx, p.db, []services.UserID{user})
 	if err != nil || visits[user].Before(p.IdleBefore()) {
 		return latest, false, err
 	}
@@ -47,7 +47,7 @@ func (p *Projector) latestVisit(ctx context.Context, user services.UserID, reaso
 
 // RecordVisit records a visit, which makes the user active, and runs every feature's VisitWriter.
 func (p *Projector) RecordVisit(ctx context.Context, user services.UserID) error {
-	return p.store.Write(ctx, func(tx *sql.Tx) error {
+	return p.db.Write(ctx, func(tx *sql.Tx) error {
 		for _, write := range p.visitWriters {
 			if err := write(ctx, tx, user); err != nil {
 				return err

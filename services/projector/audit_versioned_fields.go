@@ -55,7 +55,7 @@ SELECT p.offset_east, p.quiet_to, p.quiet_from, p.as_dot, p.out_of_total, p.ver 
 func (p *Projector) auditPolicy(ctx context.Context, user services.UserID) ([]rdb.VersionedField, error) {
 	var offset, quietTo, quietFrom int
 	var dots, inverted, version int64
-	found, err := p.store.One(ctx, auditedPolicy, []any{user}, &offset, &quietTo, &quietFrom, &dots, &inverted, &version)
+	found, err := p.db.One(ctx, auditedPolicy, []any{user}, &offset, &quietTo, &quietFrom, &dots, &inverted, &version)
 	if err != nil || !found || version == 0 {
 		return nil, err
 	}

@@ -81,12 +81,12 @@ type CleanerRun struct {
 
 // LatestRun reads the state of the runs of all nodes.
 func (c *Cleaner) LatestRun(ctx context.Context) (CleanerRun, error) {
-	stored, err := readCleanerRun(ctx, c.projector.store)
+	stored, err := readCleanerRun(ctx, c.projector.db)
 	return CleanerRun{RunningOrDue: stored.RunningOrDue, LastEndedAt: stored.LastEndedAt, LastFreed: parseFreed(stored.LastFreedJSON)}, err
 }
 
 // AskForRun makes the next run due now, on any node, unless a run is under way.
-func (c *Cleaner) AskForRun(ctx context.Context) error { return askForCleaning(ctx, c.projector.store) }
+func (c *Cleaner) AskForRun(ctx context.Context) error { return askForCleaning(ctx, c.projector.db) }
 
 // Run takes turns at cleaning until ctx ends.
 func (c *Cleaner) Run(ctx context.Context) error {
@@ -119,7 +119,7 @@ func (c *Cleaner) Run(ctx context.Context) error {
 // each of them may be repeated.
 func (c *Cleaner) RunOnce(ctx context.Context) (took bool, err error) {
 	p := c.projector
-	turn, took, err := takeCleanerTurn(ctx, p.store, c.runInterval, cleanerTurnLease)
+	turn, took, err := takeCleanerTurn(ctx, p.db, c.runInterval, cleanerTurnLease)
 	if err != nil || !took {
 		return false, err
 	}
@@ -135,7 +135,7 @@ func (c *Cleaner) RunOnce(ctx context.Context) (took bool, err error) {
 	// This runs also when ctx has ended, so that another node can go on at once.
 	passing, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveCleanerTurnTimeout)
 	defer cancel()
-	held, passed := leaveCleanerTurn(passing, p.store, turn, ended)
+	held, passed := leaveCleanerTurn(passing, p.db, turn, ended)
 	if ended && held {
 		p.log.Info("Redis is cleaned", "inboxes", freed.TrimmedLists, "entries", freed.RemovedEntries, "dormant", freed.DormantUsers,
 			"unknown", freed.UnknownUsers, "orphans", freed.OrphanKeys, "endless", freed.KeysWithoutExpiry, "keys", freed.DroppedKeys)
@@ -213,7 +213,7 @@ func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserID, freed 
 	}
 	p := c.projector
 	since := p.DormantBefore()
-	visits, err := people.LastVisits(ctx, p.store, users)
+	visits, err := people.LastVisits(ctx, p.db, users)
 	if err != nil {
 		return err
 	}

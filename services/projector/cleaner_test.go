@@ -129,7 +129,7 @@ func newSlowCleaner(t *testing.T, w *fanouttest.World, cfg projector.Config) *pr
 	w.Must(err)
 	t.Cleanup(func() { _ = redis.Close() })
 	proxy.Delay(20 * time.Millisecond)
-	cfg.Redis, cfg.Jobs = redis, jobs.New(jobs.Config{DB: w.Store})
+	cfg.Redis, cfg.Jobs = redis, jobs.New(jobs.Config{DB: w.DB})
 	return projector.NewCleaner(projector.New(cfg), cleanInterval)
 }
 
@@ -200,16 +200,16 @@ func TestCleanersOfAllNodesShareOneRun(t *testing.T) {
 		w.Clock.Advance(cleanInterval - time.Second)
 		takes(there, false, "before the next is due")
 		w.Clock.Advance(time.Second)
-		turn, taken, err := projector.TakeCleanerTurn(t.Context(), w.Store, cleanInterval, 30*time.Second)
+		turn, taken, err := projector.TakeCleanerTurn(t.Context(), w.DB, cleanInterval, 30*time.Second)
 		if err != nil || !taken {
 			t.Fatalf("%v, %v", taken, err)
 		}
 		takes(there, false, "while somebody has the turn")
 		turn.Position, turn.FreedJSON = `{"master":"","cursor":0}`, `{"orphans":7}`
-		if held, err := projector.LeaveCleanerTurn(t.Context(), w.Store, turn, false); err != nil || !held {
+		if held, err := projector.LeaveCleanerTurn(t.Context(), w.DB, turn, false); err != nil || !held {
 			t.Fatalf("%v, %v", held, err)
 		}
-		if _, taken, err = projector.TakeCleanerTurn(t.Context(), w.Store, cleanInterval, 30*time.Second); err != nil || !taken {
+		if _, taken, err = projector.TakeCleanerTurn(t.Context(), w.DB, cleanInterval, 30*time.Second); err != nil || !taken {
 			t.Fatalf("%v, %v", taken, err)
 		}
 		w.Clock.Advance(29 * time.Second)
@@ -221,7 +221,7 @@ func TestCleanersOfAllNodesShareOneRun(t *testing.T) {
 		if diff := cmp.Diff(want, state); err != nil || diff != "" {
 			t.Errorf("the run (-want +got), %v:\n%s", err, diff)
 		}
-		if held, err := projector.LeaveCleanerTurn(t.Context(), w.Store, turn, true); err != nil || held {
+		if held, err := projector.LeaveCleanerTurn(t.Context(), w.DB, turn, true); err != nil || held {
 			t.Errorf("the dead node has passed its turn on: %v, %v", held, err)
 		}
 		w.Must(there.AskForRun(t.Context()))

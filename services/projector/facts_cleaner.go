@@ -51,15 +51,15 @@ type cleanerRun struct {
 
 // takeCleanerTurn takes the next part of the run under way, or begins a run if the last run began at least the duration every
 // ago. taken is false if no run is due or another node has the turn.
-func takeCleanerTurn(ctx context.Context, s *sql.DB, every, lease time.Duration) (turn cleanerTurn, taken bool, err error) {
+func takeCleanerTurn(ctx context.Context, db *sql.DB, every, lease time.Duration) (turn cleanerTurn, taken bool, err error) {
 	var token string
 	var beganAt, leaseUntil, doneAt int64
 	var doneFreed string
-	if _, err := s.One(ctx, cleanerState, []any{cleanerRowName}, &turn.Position, &turn.FreedJSON, &beganAt, &token, &leaseUntil, &doneAt, &doneFreed); err != nil {
+	if _, err := db.One(ctx, cleanerState, []any{cleanerRowName}, &turn.Position, &turn.FreedJSON, &beganAt, &token, &leaseUntil, &doneAt, &doneFreed); err != nil {
 		return turn, false, err
 	}
 	// The state is read first, because almost every poll finds that no turn is due, and then writes nothing.
-	now := s.Now()
+	now := db.Now()
 	if sql.FromMicros(leaseUntil).After(now) || turn.Position == "" && sql.FromMicros(beganAt).Add(every).After(now) {
 		return turn, false, nil
 	}
@@ -67,7 +67,7 @@ func takeCleanerTurn(ctx context.Context, s *sql.DB, every, lease time.Duration)
 		turn.Position, beganAt = cleanerStartPosition, sql.Micros(now)
 	}
 	turn.leaseToken = rand.Text()
-	err = s.Write(ctx, func(tx *sql.Tx) error {
+	err = db.Write(ctx, func(tx *sql.Tx) error {
 		// The token that was read makes the update a compare-and-swap: of two nodes that saw the turn free, one gets it.
 		changed, err := tx.Run(ctx, takeCleaner, cleanerRowName, turn.leaseToken, tx.Now.Add(lease), turn.Position, turn.FreedJSON, beganAt, token, now)
 		taken = changed == 1
@@ -78,8 +78,8 @@ func takeCleanerTurn(ctx context.Context, s *sql.DB, every, lease time.Duration)
 
 // leaveCleanerTurn leaves the rest of the run to the next caller of takeCleanerTurn, or ends the run. held is false, and nothing
 // changes, when the lease was lost.
-func leaveCleanerTurn(ctx context.Context, s *sql.DB, turn cleanerTurn, ended bool) (held bool, err error) {
-	err = s.Write(ctx, func(tx *sql.Tx) error {
+func leaveCleanerTurn(ctx context.Context, db *sql.DB, turn cleanerTurn, ended bool) (held bool, err error) {
+	err = db.Write(ctx, func(tx *sql.Tx) error {
 		var changed int
 		var err error
 		if ended {
@@ -94,18 +94,18 @@ func leaveCleanerTurn(ctx context.Context, s *sql.DB, turn cleanerTurn, ended bo
 }
 
 // askForCleaning makes the next run due at once, unless one is under way.
-func askForCleaning(ctx context.Context, s *sql.DB) error {
-	return s.Write(ctx, func(tx *sql.Tx) error {
+func askForCleaning(ctx context.Context, db *sql.DB) error {
+	return db.Write(ctx, func(tx *sql.Tx) error {
 		_, err := tx.Run(ctx, askCleaner, cleanerRowName)
 		return err
 	})
 }
 
 // readCleanerRun reads the state of the cleaner's runs.
-func readCleanerRun(ctx context.Context, s *sql.DB) (run cleanerRun, err error) {
+func readCleanerRun(ctx context.Context, db *sql.DB) (run cleanerRun, err error) {
 	var position, freed, token string
 	var beganAt, leaseUntil, doneAt int64
-	_, err = s.One(ctx, cleanerState, []any{cleanerRowName}, &position, &freed, &beganAt, &token, &leaseUntil, &doneAt, &run.LastFreedJSON)
+	_, err = db.One(ctx, cleanerState, []any{cleanerRowName}, &position, &freed, &beganAt, &token, &leaseUntil, &doneAt, &run.LastFreedJSON)
 	if doneAt > 0 {
 		run.LastEndedAt = sql.FromMicros(doneAt)
 	}

@@ -46,14 +46,14 @@ func ChangePolicy(ctx context.Context, tx *sql.Tx, user services.UserID, change 
 }
 
 // Policy returns a user's display policy of badges, or the default policy with version 0 when the user never set one.
-func Policy(ctx context.Context, s *sql.DB, user services.UserID) (services.DisplayPolicy, error) {
-	policies, err := Policies(ctx, s, []services.UserID{user})
+func Policy(ctx context.Context, db *sql.DB, user services.UserID) (services.DisplayPolicy, error) {
+	policies, err := Policies(ctx, db, []services.UserID{user})
 	return policies[user], err
 }
 
 // Policies returns the display policies of users. A user who never set one is absent.
-func Policies(ctx context.Context, s *sql.DB, users []services.UserID) (map[services.UserID]services.DisplayPolicy, error) {
-	return queryPolicies(ctx, s.Runner, readPolicies, users)
+func Policies(ctx context.Context, db *sql.DB, users []services.UserID) (map[services.UserID]services.DisplayPolicy, error) {
+	return queryPolicies(ctx, db.Runner, readPolicies, users)
 }
 
 // queryPolicies reads policies by one of two statements, each for one user or for many: readPolicies, or lockPolicies, which also

@@ -30,16 +30,16 @@ func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown r
 	}
 	var facts homeFeedFacts
 	var err error
-	if facts.seenUpTo, err = positions.Of[services.PostID](ctx, p.store, user, positions.HomeFeedView); err != nil {
+	if facts.seenUpTo, err = positions.Of[services.PostID](ctx, p.db, user, positions.HomeFeedView); err != nil {
 		return nil, nil, err
 	}
-	if facts.pulledAuthors, err = posts.PullAuthorsOf(ctx, p.store, user); err != nil {
+	if facts.pulledAuthors, err = posts.PullAuthorsOf(ctx, p.db, user); err != nil {
 		return nil, nil, err
 	}
-	if facts.modes, err = people.FollowModesOf(ctx, p.store, user); err != nil {
+	if facts.modes, err = people.FollowModesOf(ctx, p.db, user); err != nil {
 		return nil, nil, err
 	}
-	if facts.entries, err = posts.InboxFeed(ctx, p.store, user, services.MaxPostID, RebuiltInboxEntries+1); err != nil {
+	if facts.entries, err = posts.InboxFeed(ctx, p.db, user, services.MaxPostID, RebuiltInboxEntries+1); err != nil {
 		return nil, nil, err
 	}
 	// The document has let posts expire that expire only on a later day than this node's, so it leaves out posts that still count.
@@ -47,12 +47,12 @@ func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown r
 	if shown.Document.FeedExpiredUpTo > p.cfg.Expiry.ExpiredPostsUpTo(p.today()) {
 		return facts, []string{"home feed: what is too old"}, nil
 	}
-	if facts.newPushedCount, err = posts.CountNewPushed(ctx, p.store, user, max(facts.seenUpTo, shown.Document.FeedExpiredUpTo), services.FeedRetention+1); err != nil {
+	if facts.newPushedCount, err = posts.CountNewPushed(ctx, p.db, user, max(facts.seenUpTo, shown.Document.FeedExpiredUpTo), services.FeedRetention+1); err != nil {
 		return nil, nil, err
 	}
 	// An inbox without a floor was never trimmed.
 	if shown.NewestTrimmed > 0 {
-		if facts.newestTrimmedCounted, err = posts.NewestCountingPost(ctx, p.store, user, shown.NewestTrimmed); err != nil {
+		if facts.newestTrimmedCounted, err = posts.NewestCountingPost(ctx, p.db, user, shown.NewestTrimmed); err != nil {
 			return nil, nil, err
 		}
 	}

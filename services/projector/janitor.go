@@ -64,9 +64,9 @@ func (j *Janitor) Run(ctx context.Context) error {
 func (j *Janitor) RunOnce(ctx context.Context) (dropped int, err error) {
 	// If one deletion fails, the others still run.
 	now := j.projector.clock.Now()
-	entries, logErr := changelog.TrimLog(ctx, j.projector.store, now.Add(-keepChangelogFor))
-	keys, keyErr := jobs.ForgetIdempotencyKeys(ctx, j.projector.store, now.Add(-keepIdempotencyFor))
-	nodes, nodeErr := jobs.ForgetNodes(ctx, j.projector.store)
+	entries, logErr := changelog.TrimLog(ctx, j.projector.db, now.Add(-keepChangelogFor))
+	keys, keyErr := jobs.ForgetIdempotencyKeys(ctx, j.projector.db, now.Add(-keepIdempotencyFor))
+	nodes, nodeErr := jobs.ForgetNodes(ctx, j.projector.db)
 	dropped = entries + keys + nodes
 	err = errors.Join(logErr, keyErr, nodeErr)
 	for _, rows := range j.projector.expiring {

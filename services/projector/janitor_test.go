@@ -38,7 +38,7 @@ func TestTheJanitorDeletesOldRows(t *testing.T) {
 				t.Errorf("at %s: %d went, %v; want %d", w.Clock.Now().Sub(fanouttest.StartTime), dropped, err, turn.dropped)
 			}
 		}
-		if last, oldest, err := changelog.LastSequence(t.Context(), w.Store, "post"); last != 2 || oldest != 2 || err != nil {
+		if last, oldest, err := changelog.LastSequence(t.Context(), w.DB, "post"); last != 2 || oldest != 2 || err != nil {
 			t.Errorf("the log goes from %d to %d, %v: the newest entry stays", oldest, last, err)
 		}
 		ctx, stop := context.WithCancel(t.Context())

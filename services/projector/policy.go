@@ -16,7 +16,7 @@ func (p *Projector) ProjectDisplayPolicy(ctx context.Context, user services.User
 // policyVersionedFields reads a user's display policy as a versioned field, for rebuilds and for ProjectDisplayPolicy. It returns none for
 // a user who never set a policy.
 func (p *Projector) policyVersionedFields(ctx context.Context, user services.UserID) ([]rdb.VersionedField, error) {
-	policy, err := Policy(ctx, p.store, user)
+	policy, err := Policy(ctx, p.db, user)
 	if err != nil || policy.Version == 0 {
 		return nil, err
 	}

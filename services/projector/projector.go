@@ -40,7 +40,7 @@ import (
 // Config is what a projector needs.
 type Config struct {
 	Jobs     *jobs.Engine // New registers the kinds of its jobs in it
-	Store    *sql.DB
+	DB       *sql.DB
 	Redis    *rdb.Projections
 	Activity *people.ActivityThresholdCache // the thresholds of idle and dormant users
 	Clock    services.Clock
@@ -57,7 +57,7 @@ type Config struct {
 type Projector struct {
 	Profiles *people.ProfileProjector // copies users' profiles to Redis
 
-	store          *sql.DB
+	db             *sql.DB
 	redis          *rdb.Projections
 	activityMemory *people.ActivityThresholdCache // the thresholds of idle and dormant users
 	clock          services.Clock
@@ -94,10 +94,10 @@ func New(cfg Config) *Projector {
 		cfg.MaxParallelRebuilds = 16
 	}
 	p := &Projector{
-		store: cfg.Store, redis: cfg.Redis, activityMemory: cfg.Activity, clock: cfg.Clock, ids: cfg.IDs, log: cfg.Log, cfg: cfg,
+		db: cfg.DB, redis: cfg.Redis, activityMemory: cfg.Activity, clock: cfg.Clock, ids: cfg.IDs, log: cfg.Log, cfg: cfg,
 		rebuildSlots: make(chan struct{}, cfg.MaxParallelRebuilds),
 	}
-	p.Profiles = people.NewProfileProjector(cfg.Jobs, cfg.Store, cfg.Redis)
+	p.Profiles = people.NewProfileProjector(cfg.Jobs, cfg.DB, cfg.Redis)
 	cfg.Jobs.Register(p.kinds()...)
 	// The policy, the feed and the fields are the projector's own parts; features add theirs.
 	p.AddVersionedFields("display policy", p.policyVersionedFields, p.auditPolicy)

@@ -235,7 +235,7 @@ func (p *Projector) rebuild(ctx context.Context, user services.UserID, reason re
 
 // readRebuildFacts reads everything of a user's document. It reads all positions by one statement.
 func (p *Projector) readRebuildFacts(ctx context.Context, user services.UserID) (facts rebuildFacts, err error) {
-	seen, err := positions.OfViews(ctx, p.store, user, append(p.positionViews(), positions.HomeFeedView)...)
+	seen, err := positions.OfViews(ctx, p.db, user, append(p.positionViews(), positions.HomeFeedView)...)
 	if err != nil {
 		return facts, err
 	}
@@ -262,7 +262,7 @@ func (p *Projector) readRebuildFacts(ctx context.Context, user services.UserID) 
 // floor, and the newest counting post below it lets the script count without the posts that were cut off.
 func (p *Projector) feedFacts(ctx context.Context, user services.UserID, seen services.PostID) (facts rdb.FeedFacts, err error) {
 	facts = rdb.FeedFacts{Reader: user, SeenUpTo: seen}
-	if facts.PulledAuthors, err = posts.PullAuthorsOf(ctx, p.store, user); err != nil {
+	if facts.PulledAuthors, err = posts.PullAuthorsOf(ctx, p.db, user); err != nil {
 		return facts, err
 	}
 	if p.hostsReader != nil {
@@ -271,13 +271,13 @@ func (p *Projector) feedFacts(ctx context.Context, user services.UserID, seen se
 		}
 	}
 	// One statement reads the newest posts of all authors, as an inbox holds them.
-	if facts.Entries, err = posts.InboxFeed(ctx, p.store, user, services.MaxPostID, RebuiltInboxEntries+1); err != nil {
+	if facts.Entries, err = posts.InboxFeed(ctx, p.db, user, services.MaxPostID, RebuiltInboxEntries+1); err != nil {
 		return facts, err
 	}
 	if len(facts.Entries) > RebuiltInboxEntries {
 		facts.NewestTrimmed = facts.Entries[RebuiltInboxEntries].Post
 		facts.Entries = facts.Entries[:RebuiltInboxEntries]
-		facts.NewestTrimmedCounted, err = posts.NewestCountingPost(ctx, p.store, user, facts.NewestTrimmed)
+		facts.NewestTrimmedCounted, err = posts.NewestCountingPost(ctx, p.db, user, facts.NewestTrimmed)
 	}
 	return facts, err
 }

@@ -189,7 +189,7 @@ func TestQueuedRefillsRepairTheFeedsOfActiveUsers(t *testing.T) {
 	if w.DiffAgainstFacts(readers[0]) == "" {
 		t.Fatal("there is nothing to mend")
 	}
-	queued, err := projector.QueueInboxRefills(t.Context(), w.Store, fanouttest.StartTime)
+	queued, err := projector.QueueInboxRefills(t.Context(), w.DB, fanouttest.StartTime)
 	if queued != len(users) || err != nil {
 		t.Errorf("%d refills, %v; want one for each of the %d who were here", queued, err, len(users))
 	}

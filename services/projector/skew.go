@@ -59,7 +59,7 @@ func (p *Projector) adjustIDClock(ctx context.Context, nodes []jobs.Node) error 
 			p.ids.SetAheadOfDatabase(p.skew.addSample(node.ClockAhead))
 		}
 	}
-	greatest, err := posts.Newest(ctx, p.store)
+	greatest, err := posts.Newest(ctx, p.db)
 	p.ids.Observe(services.SortableID(greatest))
 	return err
 }

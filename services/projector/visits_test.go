@@ -29,9 +29,9 @@ type visitRecord struct {
 func visitRecordOf(w *fanouttest.World, user services.UserID) visitRecord {
 	w.TB.Helper()
 	ctx := w.TB.Context()
-	visits, err := people.LastVisits(ctx, w.Store, []services.UserID{user})
+	visits, err := people.LastVisits(ctx, w.DB, []services.UserID{user})
 	w.Must(err)
-	before, err := people.PreviousVisit(ctx, w.Store, user)
+	before, err := people.PreviousVisit(ctx, w.DB, user)
 	w.Must(err)
 	left, err := w.Redis.Client.Commands().TTL(ctx, rdb.DocumentKey(user)).Result()
 	w.Must(err)
@@ -122,14 +122,14 @@ func TestTheRefillsOfAnImportAreNoVisits(t *testing.T) {
 		return err
 	})
 	was := visitRecordOf(w, readers[0])
-	_, err := projector.QueueInboxRefills(t.Context(), w.Store, fanouttest.StartTime)
+	_, err := projector.QueueInboxRefills(t.Context(), w.DB, fanouttest.StartTime)
 	w.Must(err)
 	w.RunAllJobs(w.Fanout)
 	w.CheckAgainstFacts(users...)
 	was.wantUnchanged(w, "after an import", readers[0])
 	w.Clock.Advance(9 * oneDay)
 	marked.Clear()
-	_, err = projector.QueueInboxRefills(t.Context(), w.Store, fanouttest.StartTime)
+	_, err = projector.QueueInboxRefills(t.Context(), w.DB, fanouttest.StartTime)
 	w.Must(err)
 	w.RunAllJobs(w.Fanout)
 	for _, reader := range readers {
@@ -151,7 +151,7 @@ func TestARefillMakesNoDocument(t *testing.T) {
 			t.Errorf("a refill made a document for user %d, who has not come", user)
 		}
 	}
-	visits, err := people.LastVisits(t.Context(), w.Store, []services.UserID{stranger})
+	visits, err := people.LastVisits(t.Context(), w.DB, []services.UserID{stranger})
 	if w.Must(err); visits[stranger].After(time.UnixMicro(0)) {
 		t.Errorf("who never came was seen at %s", visits[stranger])
 	}

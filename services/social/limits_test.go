@@ -26,7 +26,7 @@ func TestLimitsHoldAgainstConcurrentCommands(t *testing.T) {
 				n.Must(n.commitCommand(command(owner, other)))
 			}
 			last, more := command(owner, others[maxPeoplePerList-1]), command(owner, others[maxPeoplePerList])
-			first, second := sqltest.RunDuringTransaction(t, n.Store,
+			first, second := sqltest.RunDuringTransaction(t, n.DB,
 				func(tx *sql.Tx) error { _, err := last.Apply(t.Context(), tx); return err },
 				func() error { return n.Fanout.Commit(t.Context(), more)[0] })
 			sqltest.WantOneErrorWithCode(t, services.Conflict, first, second)

@@ -287,7 +287,7 @@ func TestPeopleAgainstModel(t *testing.T) {
 // checkPeopleAgainstModel runs the test on a pair of engines.
 func checkPeopleAgainstModel(t *testing.T, engines fanouttest.Options) {
 	n := newNode(fanouttest.New(t, engines))
-	n.service = New(Config{Store: n.Store, People: n.Caches.People, Projector: n.Projector, Fanout: n.Fanout.Fanout, IDs: n.IDs, Notifications: n.service.notifications})
+	n.service = New(Config{DB: n.DB, People: n.Caches.People, Projector: n.Projector, Fanout: n.Fanout.Fanout, IDs: n.IDs, Notifications: n.service.notifications})
 	rapid.Check(t, func(t *rapid.T) {
 		c := &peopleModel{
 			testNode: n, t: t, readers: n.MakeUsers(2), authors: n.MakeNeverSeenUsers(3), followedSince: map[userPair]services.PostID{}, followMode: map[userPair]services.FollowMode{}, mutedUntil: map[userPair]time.Time{},

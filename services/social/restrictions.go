@@ -224,13 +224,13 @@ func checkMayFollow(ctx context.Context, tx *sql.Tx, follower, followee services
 // HiddenAuthors returns which authors hide their posts and shows from a viewer, by a hide or by a block. It is one statement for any
 // number of authors; an absent author is shown.
 func (s *Service) HiddenAuthors(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
-	return people.HiddenAuthors(ctx, s.store, viewer, authors)
+	return people.HiddenAuthors(ctx, s.db, viewer, authors)
 }
 
 // Restrictions lists a user's restrictions of one kind, the newest first: at most limit restrictions whose MadeAt is below
 // before. more reports whether there are more.
 func (s *Service) Restrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserID, before services.SortableID, limit int) (list []services.Restriction, more bool, err error) {
-	list, err = people.Restrictions(ctx, s.store, kind, owner, before, limit+1)
+	list, err = people.Restrictions(ctx, s.db, kind, owner, before, limit+1)
 	more = len(list) > limit
 	return list[:min(limit, len(list))], more, err
 }

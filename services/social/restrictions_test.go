@@ -282,7 +282,7 @@ func TestWaitingFollowsOfAPairCollapse(t *testing.T) {
 		if waiting, _ := n.CountJobs(); waiting < 2*rounds {
 			t.Fatalf("%d jobs wait", waiting)
 		}
-		claimed, err := jobs.Claim(t.Context(), n.Store, []string{"follow"}, 1000, time.Second, 0)
+		claimed, err := jobs.Claim(t.Context(), n.DB, []string{"follow"}, 1000, time.Second, 0)
 		if len(claimed) != 1 || err != nil {
 			t.Fatalf("%d jobs are left, %v", len(claimed), err)
 		}

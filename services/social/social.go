@@ -32,7 +32,7 @@ import (
 
 // Config is what the service needs.
 type Config struct {
-	Store         *sql.DB
+	DB            *sql.DB
 	People        *people.Memory // the node's cache of user IDs and profiles
 	Projector     *projector.Projector
 	Fanout        *fanout.Fanout
@@ -50,7 +50,7 @@ type BlockHook func(ctx context.Context, tx *sql.Tx, blocker, blocked services.U
 
 // Service reads and creates users, and makes their commands, which the caller commits. It is safe for concurrent use.
 type Service struct {
-	store         *sql.DB
+	db            *sql.DB
 	people        *people.Memory // the node's cache of user IDs and profiles
 	projector     *projector.Projector
 	fanout        *fanout.Fanout
@@ -63,7 +63,7 @@ type Service struct {
 // New makes the service. It registers nothing, because fan-out registers the jobs of follows.
 func New(cfg Config) *Service {
 	return &Service{
-		store: cfg.Store, people: cfg.People, projector: cfg.Projector, fanout: cfg.Fanout, notifications: cfg.Notifications, ids: cfg.IDs,
+		db: cfg.DB, people: cfg.People, projector: cfg.Projector, fanout: cfg.Fanout, notifications: cfg.Notifications, ids: cfg.IDs,
 		limits: services.WithDefaults(cfg.Settings), onBlock: cfg.OnBlock,
 	}
 }
@@ -101,7 +101,7 @@ func (s *Service) EnsureUsers(ctx context.Context, keys []string) (map[string]se
 		return ids, nil
 	}
 	var made map[string]services.UserID
-	err = s.store.Write(ctx, func(tx *sql.Tx) (err error) {
+	err = s.db.Write(ctx, func(tx *sql.Tx) (err error) {
 		made, err = people.Ensure(ctx, tx, missing)
 		return err
 	})
@@ -139,7 +139,7 @@ func (s *Service) CreateMissingUsers(ctx context.Context, keys []string) (refuse
 // createUncachedUsers creates the users with keys that are not in this node's cache, unless SQL has them. refused are the keys of users
 // who are being erased.
 func (s *Service) createUncachedUsers(ctx context.Context, fresh []string) (refused []string, err error) {
-	ids, err := people.IDs(ctx, s.store, fresh)
+	ids, err := people.IDs(ctx, s.db, fresh)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (s *Service) createUncachedUsers(ctx context.Context, fresh []string) (refu
 	if len(fresh) == 0 {
 		return nil, nil
 	}
-	err = s.store.Write(ctx, func(tx *sql.Tx) (err error) {
+	err = s.db.Write(ctx, func(tx *sql.Tx) (err error) {
 		ids, refused, err = people.EnsureExceptErased(ctx, tx, fresh)
 		return err
 	})
@@ -283,7 +283,7 @@ func (s *Service) SetFollowMode(follower, followee services.UserID, mode service
 // FolloweesNotInModeAll lists the users that a user follows in a mode other than FollowAll, by their IDs, the greatest first: at most
 // limit users with an ID below before. more reports whether there are more.
 func (s *Service) FolloweesNotInModeAll(ctx context.Context, follower services.UserID, before uint64, limit int) (list []services.UserID, more bool, err error) {
-	list, err = people.FolloweesInReducedMode(ctx, s.store, follower, before, limit+1)
+	list, err = people.FolloweesInReducedMode(ctx, s.db, follower, before, limit+1)
 	more = len(list) > limit
 	return list[:min(limit, len(list))], more, err
 }

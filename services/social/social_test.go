@@ -24,7 +24,7 @@ const maxPeoplePerList = 3
 
 // newNode makes the service on the engines of a world.
 func newNode(w *fanouttest.World) testNode {
-	return testNode{w, New(Config{Store: w.Store, People: w.Caches.People, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Notifications: notificationstest.New(w),
+	return testNode{w, New(Config{DB: w.DB, People: w.Caches.People, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Notifications: notificationstest.New(w),
 		Settings: Settings{MaxFollowees: maxPeoplePerList, MaxMutes: maxPeoplePerList, MaxBlocks: maxPeoplePerList, MaxHides: maxPeoplePerList}})}
 }
 
@@ -93,7 +93,7 @@ func TestRefusedFollowsAndUnfollows(t *testing.T) {
 		if waiting, _ := n.CountJobs(); waiting != 0 {
 			t.Errorf("what was refused left %d jobs", waiting)
 		}
-		if edge, follows, err := people.Edge(t.Context(), n.Store, users[0], users[1]); !follows || err != nil {
+		if edge, follows, err := people.Edge(t.Context(), n.DB, users[0], users[1]); !follows || err != nil {
 			t.Errorf("%+v, %t, %v: the first follow stands", edge, follows, err)
 		}
 	})
@@ -111,7 +111,7 @@ func TestTheNumberFollowedIsLimited(t *testing.T) {
 		if services.CodeOf(err) != services.Conflict || !strings.Contains(err.Error(), "at most 3") {
 			t.Errorf("one too many: %v", err)
 		}
-		if _, follows, err := people.Edge(t.Context(), n.Store, reader, others[maxPeoplePerList]); follows || err != nil {
+		if _, follows, err := people.Edge(t.Context(), n.DB, reader, others[maxPeoplePerList]); follows || err != nil {
 			t.Errorf("refused, and there: %v", err)
 		}
 		n.wantUnchanged("one of those followed, again", n.service.Follow(reader, others[0]))

@@ -29,7 +29,7 @@ type testedView struct {
 // claimDueJobs takes all jobs that are due, as a worker does.
 func claimDueJobs(n testNode) []jobs.Job {
 	n.TB.Helper()
-	queued, err := jobs.Claim(n.TB.Context(), n.Store, n.Fanout.Kinds(), 1000, 30*time.Second, 0)
+	queued, err := jobs.Claim(n.TB.Context(), n.DB, n.Fanout.Kinds(), 1000, 30*time.Second, 0)
 	n.Must(err)
 	return queued
 }
@@ -102,7 +102,7 @@ func (s testedView) mismatchWithFacts() string {
 	s.TB.Helper()
 	for n := -1; n < 400; n += 7 {
 		access := LastAccess{View: s.view, UpTo: clockTimeAtSecond(n)}
-		facts, err := countNewItems(s.TB.Context(), s.Store, []LastAccess{access}, 1000)
+		facts, err := countNewItems(s.TB.Context(), s.DB, []LastAccess{access}, 1000)
 		s.Must(err)
 		got := s.countInRedis(access.UpTo)
 		switch {
@@ -330,7 +330,7 @@ func TestViewsAgreeWithTheFacts(t *testing.T) {
 				name, ctx := item(), n.TB.Context()
 				stamp, err := s.service.redis.takeStamp(ctx, s.view)
 				s.Must(err)
-				at, there, err := readItem(ctx, s.Store, s.view, name)
+				at, there, err := readItem(ctx, s.DB, s.view, name)
 				s.Must(err)
 				if stamp > 0 && there {
 					adds = append(adds, func() error {

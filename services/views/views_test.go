@@ -27,7 +27,7 @@ type testNode struct {
 
 func newNode(w *fanouttest.World) testNode {
 	return testNode{w, New(Config{
-		DB: w.Store, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: w.Log,
+		DB: w.DB, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: w.Log,
 	})}
 }
 

@@ -106,7 +106,7 @@ func readStoredData(t *testing.T, n *world.Node) (all []string) {
 	ctx := t.Context()
 	column := func(text string) []string {
 		t.Helper()
-		list, err := sql.ReadColumn[string](ctx, n.Store, sql.AdHoc("state of the test", text))
+		list, err := sql.ReadColumn[string](ctx, n.DB, sql.AdHoc("state of the test", text))
 		if err != nil {
 			t.Fatal(text, err)
 		}

@@ -65,7 +65,7 @@ func readWholeExport(n *world.Node, user string, size int) (text string, types m
 func startNodeWithFullExport(t *testing.T, database string) *world.Node {
 	t.Helper()
 	n := world.StartNode(t, world.NodeOptions{Database: database, Redis: redistest.Redis(t), ManualStepping: true})
-	if err := n.Store.Write(t.Context(), func(tx *sql.Tx) error { return exporttest.InsertFullUser(t.Context(), tx) }); err != nil {
+	if err := n.DB.Write(t.Context(), func(tx *sql.Tx) error { return exporttest.InsertFullUser(t.Context(), tx) }); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -153,7 +153,7 @@ func TestOnlyOperatorsExport(t *testing.T) {
 			t.Errorf("%s got %s", c.as, got.Data)
 		}
 	}
-	if count, err := sqltest.QueryLines(t.Context(), n.Store, "SELECT count(*) FROM users WHERE key = 'nobody'"); err != nil || count[0] != "0" {
+	if count, err := sqltest.QueryLines(t.Context(), n.DB, "SELECT count(*) FROM users WHERE key = 'nobody'"); err != nil || count[0] != "0" {
 		t.Errorf("%v users were made, %v", count, err)
 	}
 }

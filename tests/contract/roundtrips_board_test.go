@@ -46,7 +46,7 @@ func TestRoundTripsOfABoard(t *testing.T) {
 				for i := range edges {
 					edges[i] = services.FollowEdge{Follower: reader, Followee: followees[i]}
 				}
-				if err := n.Store.Write(t.Context(), func(tx *sql.Tx) error {
+				if err := n.DB.Write(t.Context(), func(tx *sql.Tx) error {
 					_, err := people.ImportFollows(t.Context(), tx, edges)
 					return err
 				}); err != nil {

@@ -55,23 +55,23 @@ func (c *smallNode) readFacts() map[string]any {
 		}
 		all[name] = fmt.Sprintf("%+v", value)
 	}
-	waiting, dead, _, err := jobs.JobCounts(ctx, c.Store)
+	waiting, dead, _, err := jobs.JobCounts(ctx, c.DB)
 	put("jobs", []int{waiting, dead}, err)
 	for _, kind := range []string{posts.ChangelogKind, people.ProfileChangelogKind, live.ChangelogKind} {
-		newest, _, err := changelog.LastSequence(ctx, c.Store, kind)
+		newest, _, err := changelog.LastSequence(ctx, c.DB, kind)
 		put("log "+kind, newest, err)
 	}
-	ids, err := people.IDs(ctx, c.Store, comparedPeople)
+	ids, err := people.IDs(ctx, c.DB, comparedPeople)
 	put("ids", ids, err)
 	for key, id := range ids {
-		feed, err := posts.HomeFeed(ctx, c.Store, id, services.MaxPostID, 10)
+		feed, err := posts.HomeFeed(ctx, c.DB, id, services.MaxPostID, 10)
 		put("feed of "+key, feed, err)
-		seen, err := positions.Of[services.PostID](ctx, c.Store, id, positions.HomeFeedView)
+		seen, err := positions.Of[services.PostID](ctx, c.DB, id, positions.HomeFeedView)
 		put("mark of "+key, seen, err)
-		users, err := people.ByID(ctx, c.Store, []services.UserID{id})
+		users, err := people.ByID(ctx, c.DB, []services.UserID{id})
 		put("profile of "+key, users, err)
 		var kept []string
-		err = export.Write(ctx, c.Store, id, slices.Concat(live.Exports, notifications.Exports), func(line []byte) error {
+		err = export.Write(ctx, c.DB, id, slices.Concat(live.Exports, notifications.Exports), func(line []byte) error {
 			for _, kind := range []string{`"show"`, `"reminder"`, `"notification"`, `"notificationMark"`} {
 				if strings.HasPrefix(string(line), `{"type":`+kind) {
 					kept = append(kept, string(line))
@@ -81,7 +81,7 @@ func (c *smallNode) readFacts() map[string]any {
 		})
 		put("shows and notifications of "+key, kept, err)
 		for other, followee := range ids {
-			edge, follows, err := people.Edge(ctx, c.Store, id, followee)
+			edge, follows, err := people.Edge(ctx, c.DB, id, followee)
 			put(key+" and "+other, []any{edge, follows}, err)
 		}
 	}

@@ -176,7 +176,7 @@ func (s *userRelationsNode) waitJobsDone() {
 	s.TB.Helper()
 	world.Eventually(s.TB, 30*time.Second, "all jobs are done", func() bool {
 		soon := s.Clock.Now().Add(10 * time.Minute)
-		waits, err := jobs.AnyJobWaits(s.TB.Context(), s.Store, math.MaxInt64, soon, soon)
+		waits, err := jobs.AnyJobWaits(s.TB.Context(), s.DB, math.MaxInt64, soon, soon)
 		if err != nil {
 			s.TB.Fatal(err)
 		}

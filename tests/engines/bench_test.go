@@ -23,7 +23,7 @@ func eachEngine(b *testing.B, run func(b *testing.B, s *sql.DB)) {
 func BenchmarkWrite(b *testing.B) {
 	for _, callers := range []int{1, 16, 256} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			eachEngine(b, func(b *testing.B, s *sql.DB) {
+			eachEngine(b, func(b *testing.B, db *sql.DB) {
 				var last atomic.Uint64
 				b.SetParallelism(callers)
 				b.ResetTimer()
@@ -31,7 +31,7 @@ func BenchmarkWrite(b *testing.B) {
 					ctx := context.Background()
 					for pb.Next() {
 						id := services.PostID(last.Add(1))
-						err := s.Write(ctx, func(tx *sql.Tx) error {
+						err := db.Write(ctx, func(tx *sql.Tx) error {
 							if err := putPost(ctx, tx, 1, id, "hello"); err != nil {
 								return err
 							}

@@ -42,8 +42,8 @@ func newTestStore(t *testing.T, url string) *testStore {
 }
 
 // newTestStoreOf makes a testStore of an open database.
-func newTestStoreOf(t *testing.T, s *sql.DB, c *clock, url string) *testStore {
-	return &testStore{&peopletest.TestStore{DB: s, T: t, Ctx: t.Context(), Clock: c.Clock, URL: url}, t, t.Context(), c, url}
+func newTestStoreOf(t *testing.T, db *sql.DB, c *clock, url string) *testStore {
+	return &testStore{&peopletest.TestStore{DB: db, T: t, Ctx: t.Context(), Clock: c.Clock, URL: url}, t, t.Context(), c, url}
 }
 
 // write runs a function in a transaction that must be committed.
@@ -89,6 +89,6 @@ func putPost(ctx context.Context, tx *sql.Tx, author services.UserID, id service
 }
 
 // postsOfFirstAuthor lists the posts of the user whose ID is 1, the newest first.
-func postsOfFirstAuthor(ctx context.Context, s *sql.DB) ([]services.PostID, error) {
-	return sql.ReadColumn[services.PostID](ctx, s, sql.AdHoc("an author's posts", "SELECT id FROM posts WHERE author = 1 ORDER BY id DESC"))
+func postsOfFirstAuthor(ctx context.Context, db *sql.DB) ([]services.PostID, error) {
+	return sql.ReadColumn[services.PostID](ctx, db, sql.AdHoc("an author's posts", "SELECT id FROM posts WHERE author = 1 ORDER BY id DESC"))
 }

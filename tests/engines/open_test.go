@@ -225,9 +225,9 @@ func TestAnsweredWritesSurviveTheServersKill(t *testing.T) {
 }
 
 // wantAckedPosts checks that every post whose write was answered exists with its job, and that no job exists without its post.
-func wantAckedPosts(t *testing.T, s *sql.DB, acks []services.PostID) {
+func wantAckedPosts(t *testing.T, db *sql.DB, acks []services.PostID) {
 	t.Helper()
-	all := must(postsOfFirstAuthor(t.Context(), s))(t)
+	all := must(postsOfFirstAuthor(t.Context(), db))(t)
 	there := map[services.PostID]bool{}
 	for _, id := range all {
 		there[id] = true
@@ -237,7 +237,7 @@ func wantAckedPosts(t *testing.T, s *sql.DB, acks []services.PostID) {
 			t.Errorf("post %s was answered and is lost", id)
 		}
 	}
-	waiting, _, _, err := jobs.JobCounts(t.Context(), s)
+	waiting, _, _, err := jobs.JobCounts(t.Context(), db)
 	if err != nil || waiting != len(all) {
 		t.Errorf("%d posts have %d jobs (%v)", len(all), waiting, err)
 	}

@@ -169,7 +169,7 @@ func TestASessionOfANodeThatDoesNotKnowItsClockYet(t *testing.T) {
 	if err := ignorant.Live.Memory.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := jobs.RecordHeartbeat(t.Context(), ignorant.Store, false); err != nil {
+	if _, err := jobs.RecordHeartbeat(t.Context(), ignorant.DB, false); err != nil {
 		t.Fatal(err)
 	}
 	eventually.SucceedsDespiteTimeouts(t, func() error { return knows.Jobs.Heartbeat().RunOnce(t.Context()) })

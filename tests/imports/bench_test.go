@@ -43,11 +43,11 @@ func BenchmarkImportFollows(b *testing.B) {
 }
 
 // importFollowPairs imports pairs of keys as follows in both directions.
-func importFollowPairs(b *testing.B, s *sql.DB, pairs [][2]string, batch int) {
+func importFollowPairs(b *testing.B, db *sql.DB, pairs [][2]string, batch int) {
 	ctx := context.Background()
 	for line := 0; line < len(pairs); line += batch {
 		part := pairs[line:min(line+batch, len(pairs))]
-		err := s.Write(ctx, func(tx *sql.Tx) error {
+		err := db.Write(ctx, func(tx *sql.Tx) error {
 			keys := make([]string, 0, 2*len(part))
 			for _, pair := range part {
 				keys = append(keys, pair[0], pair[1])

@@ -41,7 +41,7 @@ func showLinesOfEachStatus(hosts []string, now time.Time) (keys []string, lines 
 func TestManyNewHostsArePublishedTogether(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := addShowService(fanouttest.New(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded", Fanout: func(cfg *fanout.Config) { cfg.ChunkSize = 3 }}))
-		im := newImporter(t, w.Store)
+		im := newImporter(t, w.DB)
 		const hosts = 12
 		names := make([]string, hosts)
 		for i := range names {
@@ -63,7 +63,7 @@ func TestManyNewHostsArePublishedTogether(t *testing.T) {
 		im.now = w.Clock.Now()
 		keys, lines := showLinesOfEachStatus(names, im.now)
 		im.mustImportShows(importer.Options{File: im.writeFile("f.jsonl", lines)})
-		if waits, _, _, err := jobs.JobCounts(t.Context(), w.Store); err != nil || waits != 2*hosts+1 {
+		if waits, _, _, err := jobs.JobCounts(t.Context(), w.DB); err != nil || waits != 2*hosts+1 {
 			t.Errorf("%d jobs wait (%v), want two a host that close shows, and one that names all", waits, err)
 		}
 		w.RunAllJobs(w.Fanout)

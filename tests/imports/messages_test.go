@@ -50,7 +50,7 @@ const messagesFile = `{"key":"spring","type":"offer","title":"Spring","content":
 func messagesByRecipient(t *testing.T, w *fanouttest.World, service *messages.Service, keys ...string) map[string]string {
 	t.Helper()
 	w.RunAllJobs(w.Fanout)
-	ids, err := people.IDs(t.Context(), w.Store, keys)
+	ids, err := people.IDs(t.Context(), w.DB, keys)
 	w.Must(err)
 	has := map[string]string{}
 	for _, key := range keys {
@@ -68,8 +68,8 @@ func messagesByRecipient(t *testing.T, w *fanouttest.World, service *messages.Se
 func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := fanouttest.New(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded"})
-		im := newImporter(t, w.Store)
-		service := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Settings: messages.Settings{Types: messageTypes}})
+		im := newImporter(t, w.DB)
+		service := messages.New(messages.Config{DB: w.DB, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Settings: messages.Settings{Types: messageTypes}})
 		file := im.writeFile("spring.jsonl", messagesFile)
 		want := importer.Report{Kind: "messages", CountsRecipients: true, LastLine: 4, GoodRows: 3, NewItems: 2, Recipients: 6}
 		if diff := cmp.Diff(want, im.mustImportMessages(importer.Options{File: file, BatchSize: 1})); diff != "" {
@@ -113,10 +113,10 @@ func (b *failingDB) Write(ctx context.Context, fn func(tx *sql.Tx) error) error 
 
 func TestAnInterruptedImportOfMessagesResumes(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"})
-	im := newImporter(t, w.Store)
-	service := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Settings: messages.Settings{Types: messageTypes}})
+	im := newImporter(t, w.DB)
+	service := messages.New(messages.Config{DB: w.DB, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Settings: messages.Settings{Types: messageTypes}})
 	file := im.writeFile("spring.jsonl", messagesFile)
-	_, err := messages.ImportFile(t.Context(), &failingDB{w.Store, 1}, services.NewIDClock(im, 1), messageTypes, importer.Options{File: file, BatchSize: 1, Out: &im.out})
+	_, err := messages.ImportFile(t.Context(), &failingDB{w.DB, 1}, services.NewIDClock(im, 1), messageTypes, importer.Options{File: file, BatchSize: 1, Out: &im.out})
 	if services.CodeOf(err) != services.Unavailable {
 		t.Fatalf("broken off: %v", err)
 	}

@@ -78,7 +78,7 @@ const postsFile = `{"key":"p1","author":"ann","at":"2026-01-30T09:30:00Z","body"
 func TestImportedPosts(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := fanouttest.New(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded"})
-		im := newImporter(t, w.Store)
+		im := newImporter(t, w.DB)
 		file := im.writeFile("archive.jsonl", postsFile)
 		want := importer.Report{Kind: "posts", LastLine: 7, GoodRows: 6, NewItems: 6}
 		if diff := cmp.Diff(want, im.mustImportPosts(importer.Options{File: file, BatchSize: 2})); diff != "" {

@@ -39,7 +39,7 @@ type replayWorld struct {
 }
 
 func newReplayWorld(t *testing.T, w *fanouttest.World) replayWorld {
-	return replayWorld{newImporter(t, w.Store), w}
+	return replayWorld{newImporter(t, w.DB), w}
 }
 
 // replayShowsFile runs live.ReplayFile until the end of a file, or until it has waited the given number of times.

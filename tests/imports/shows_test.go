@@ -83,7 +83,7 @@ func boardKeys(w *fanouttest.World, reader services.UserID, shows map[string]liv
 func TestImportedShows(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := addShowService(fanouttest.New(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded"}))
-		im := newImporter(t, w.Store)
+		im := newImporter(t, w.DB)
 		file := im.writeFile("season.jsonl.gz", gzipText(t, showsFile))
 		keys := []string{"s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", ""}
 		if diff := cmp.Diff(importer.Report{Kind: "shows", LastLine: 6, GoodRows: 5, NewItems: 5}, im.mustImportShows(importer.Options{File: file, BatchSize: 2})); diff != "" {
@@ -159,7 +159,7 @@ func TestImportedShows(t *testing.T) {
 func TestAnImportedLiveShowCounts(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := addShowService(fanouttest.New(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded"}))
-		im := newImporter(t, w.Store)
+		im := newImporter(t, w.DB)
 		reader, late := w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 		var host services.UserID
 		w.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -205,7 +205,7 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 // whether documents name the host already or not.
 func TestManyImportedReplaysAreOneJob(t *testing.T) {
 	w := addShowService(fanouttest.New(t, fanouttest.Options{Fanout: func(cfg *fanout.Config) { cfg.ChunkSize = 2 }}))
-	im := newImporter(t, w.Store)
+	im := newImporter(t, w.DB)
 	replays := func(name, host string, count int) {
 		t.Helper()
 		var text strings.Builder
@@ -224,7 +224,7 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 		}
 	}
 	replays("a", "ann", 3)
-	ids, err := people.IDs(t.Context(), w.Store, []string{"ann"})
+	ids, err := people.IDs(t.Context(), w.DB, []string{"ann"})
 	w.Must(err)
 	readers := w.MakeUsers(5)
 	w.Follow(ids["ann"], readers...)
@@ -261,7 +261,7 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 // hours after its start if it has not ended.
 func TestImportedShowsAreClosed(t *testing.T) {
 	w := addShowService(fanouttest.New(t, fanouttest.Options{}))
-	im := newImporter(t, w.Store)
+	im := newImporter(t, w.DB)
 	im.mustImportShows(importer.Options{File: im.writeFile("old.jsonl", `{"key":"late","host":"ann","title":"a","plannedAt":"2026-01-31T05:00:00Z"}
 {"key":"long","host":"ann","title":"a","plannedAt":"2026-01-30T05:00:00Z","startedAt":"2026-01-30T05:00:00Z"}
 {"key":"young","host":"ann","title":"a","plannedAt":"2026-01-31T09:00:00Z"}

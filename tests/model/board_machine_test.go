@@ -118,7 +118,7 @@ func (b *boardsModel) runDueJobs() {
 // recordShowsAtVersion records the shows on boards at the present version of the changelog, and returns that version.
 func (b *boardsModel) recordShowsAtVersion() uint64 {
 	n := b.nodes[0]
-	newest, _, err := changelog.LastSequence(n.TB.Context(), n.Store, live.ChangelogKind)
+	newest, _, err := changelog.LastSequence(n.TB.Context(), n.DB, live.ChangelogKind)
 	if err != nil {
 		n.TB.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func (b *boardsModel) pinHostMode(t *rapid.T) {
 
 // reloadShows makes every node reload all shows, as a starting node does.
 func (b *boardsModel) reloadShows(t *rapid.T) {
-	if err := b.nodes[0].Store.Write(t.Context(), func(tx *sql.Tx) error {
+	if err := b.nodes[0].DB.Write(t.Context(), func(tx *sql.Tx) error {
 		_, err := changelog.AppendLog(t.Context(), tx, live.ChangelogKind, "", nil)
 		return err
 	}); err != nil {

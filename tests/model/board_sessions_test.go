@@ -163,7 +163,7 @@ func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 		n, _, top, last := moved(t, on(5*time.Minute))
 		n.Clock.Advance(2*time.Hour + 2*time.Hour)
 		clean(t, n)
-		if kept, err := sqltest.QueryLines(t.Context(), n.Store, "SELECT show FROM show_history"); err != nil || len(kept) > 0 {
+		if kept, err := sqltest.QueryLines(t.Context(), n.DB, "SELECT show FROM show_history"); err != nil || len(kept) > 0 {
 			t.Errorf("the database has %+v, %v", kept, err)
 		}
 		if show, _, there := n.Live.Memory.ShowAt(last, top.Session.Version); there {
@@ -243,7 +243,7 @@ func TestAnEventMarksTheBoardAsSeen(t *testing.T) {
 		if got := data.Ingest.Results; len(got) != 1 || got[0].Error != nil {
 			t.Fatalf("%v: %+v", step.event, got)
 		}
-		if seen, err := positions.Of[uint64](t.Context(), n.Store, reader, positions.LiveBoardView); err != nil || seen != step.want {
+		if seen, err := positions.Of[uint64](t.Context(), n.DB, reader, positions.LiveBoardView); err != nil || seen != step.want {
 			t.Errorf("%v: seen up to %d, want %d, %v", step.event, seen, step.want, err)
 		}
 	}

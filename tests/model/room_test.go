@@ -253,7 +253,7 @@ func (r *replayedRoom) simulateMemberReads() {
 func (r *replayedRoom) checkAllBadges(day string) {
 	r.sendBatch()
 	r.node.SettleJobsAndCaches()
-	sequences, err := chat.SequencesOf(r.t.Context(), r.node.Store, []services.ConversationID{r.parsedID})
+	sequences, err := chat.SequencesOf(r.t.Context(), r.node.DB, []services.ConversationID{r.parsedID})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func (r *replayedRoom) checkBadgesOf(day string, users []string) {
 	for i, user := range users {
 		names[i] = roomUserKey(user)
 	}
-	ids, err := people.IDs(r.t.Context(), r.node.Store, names)
+	ids, err := people.IDs(r.t.Context(), r.node.DB, names)
 	if err != nil {
 		r.t.Fatal(err)
 	}

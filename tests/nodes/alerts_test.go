@@ -149,7 +149,7 @@ func TestAUserWhoNeverVisitedGetsAlerts(t *testing.T) {
 	heard = s.wantNextChangeOfAnn("the removal from the group", heard, "")
 	s.askAndWaitTotalOfAnn("boss:admin", `mutation{removeCategory(input:{name:"orders"}){name}}`, 5)
 	s.wantNextChangeOfAnn("the removal of a category", heard, "")
-	visits, err := people.LastVisits(t.Context(), s.Store, s.EnsureUserIDs("ann"))
+	visits, err := people.LastVisits(t.Context(), s.DB, s.EnsureUserIDs("ann"))
 	if at := visits[s.EnsureUserIDs("ann")[0]]; err != nil || !at.IsZero() {
 		t.Errorf("ann was seen at %v, %v", at, err)
 	}

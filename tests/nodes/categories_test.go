@@ -228,7 +228,7 @@ func checkCategoryRemoval(t *testing.T, n categoriesNode) {
 	}
 	n.SettleJobsAndCaches()
 	for _, table := range []string{"notification_causes", "notification_groups", "notification_state", "host_notifications"} {
-		if left, err := sqltest.QueryLines(t.Context(), n.Store, "SELECT count(*) FROM "+table+" WHERE category IN ('orders', 'promo')"); err != nil || left[0] != "0" {
+		if left, err := sqltest.QueryLines(t.Context(), n.DB, "SELECT count(*) FROM "+table+" WHERE category IN ('orders', 'promo')"); err != nil || left[0] != "0" {
 			t.Errorf("%s: %v are left, %v", table, left, err)
 		}
 	}

@@ -28,7 +28,7 @@ func TestErasureEndsFanouts(t *testing.T) {
 			t.Fatalf("in flight before: %v", posts)
 		}
 		eraseLeaver(n)
-		claimed, err := jobs.Claim(t.Context(), n.Store, []string{erasures.JobKind}, 1, time.Minute, 0)
+		claimed, err := jobs.Claim(t.Context(), n.DB, []string{erasures.JobKind}, 1, time.Minute, 0)
 		if err != nil || len(claimed) != 1 {
 			t.Fatal(claimed, err)
 		}

@@ -71,7 +71,7 @@ func addAndChangeLongTexts(l *randomActors) {
 				map[string]any{"u": "user:" + person, "t": l.newText(person), "d": map[string]any{"v": text[:min(len(text), 3000)]}}, nil)
 		}
 	}
-	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
+	err := n.DB.Write(n.TB.Context(), func(tx *sql.Tx) error {
 		_, err := sqltest.QueryLines(n.TB.Context(), tx, fmt.Sprintf(`INSERT INTO devices (hash, user_number, endpoint, service, p256dh, auth, vapid, name, silent, registered_at, seen_at, has, heard, want,
 			due_at, attempts, first_at, dead_at, delivered_at, error) VALUES ('%[1]s', %[2]d, 'https://push.example/%[1]s', 'push.example', 'p', 'a', 'v', '%[1]s', TRUE, 1, 1, 1, 1, 1, 1, 3, 1, 1, 1, 'no')`, leaverTextMarker, leaverID))
 		return err
@@ -114,7 +114,7 @@ func TestErasureLeavesNothingInTheFiles(t *testing.T) {
 // queryRows runs a statement and returns its rows as texts.
 func queryRows(n *world.Node, text string) []string {
 	n.TB.Helper()
-	rows, err := sqltest.QueryLines(n.TB.Context(), n.Store, text)
+	rows, err := sqltest.QueryLines(n.TB.Context(), n.DB, text)
 	if err != nil {
 		n.TB.Fatal(err)
 	}

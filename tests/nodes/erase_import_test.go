@@ -51,7 +51,7 @@ func formatFourLines(format string) (lines string) {
 // importWithWriteHook imports the lines of leaverLinesByImport for one kind of import, a line in each batch, into the database of a
 // running node. Before the third write it calls happens.
 func importWithWriteHook(n *world.Node, what string, happens func()) error {
-	db, ids := &hookedDB{DB: n.Store, beforeThirdWrite: happens}, services.NewIDClock(n.Clock, 77)
+	db, ids := &hookedDB{DB: n.DB, beforeThirdWrite: happens}, services.NewIDClock(n.Clock, 77)
 	opts := importer.Options{File: "-", Input: strings.NewReader(leaverLinesByImport[what]), BatchSize: 1, Quiet: true, Clock: n.Clock}
 	var err error
 	switch what {
@@ -102,7 +102,7 @@ func TestErasureBesideAnImportLeavesNothing(t *testing.T) {
 				// findLeaverData looks only for the ID of the first user, so these tables have to be empty. A deleted post keeps its row,
 				// without an author.
 				for _, table := range []string{"follows", "posts WHERE author > 0", "shows", "hosts", "refs"} {
-					rows, err := sqltest.QueryLines(t.Context(), n.Store, "SELECT * FROM "+table)
+					rows, err := sqltest.QueryLines(t.Context(), n.DB, "SELECT * FROM "+table)
 					if err != nil || len(rows) > 0 {
 						found = append(found, fmt.Sprintf("%s: %q, %v", table, rows, err))
 					}

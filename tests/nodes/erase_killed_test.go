@@ -49,7 +49,7 @@ func (m *countdownContext) Err() error {
 // it advances the clock beyond the end of the job's lease. It returns whether a job was due.
 func claimAndInterruptErasureJob(n *world.Node, looks int) bool {
 	n.TB.Helper()
-	claimed, err := jobs.Claim(n.TB.Context(), n.Store, []string{erasures.JobKind}, 1, 30*time.Second, 0)
+	claimed, err := jobs.Claim(n.TB.Context(), n.DB, []string{erasures.JobKind}, 1, 30*time.Second, 0)
 	if err != nil {
 		n.TB.Fatal(err)
 	}

@@ -42,7 +42,7 @@ var extraLeaverInserts = []string{
 // insertExtraLeaverRows runs extraLeaverInserts, which insert rows of the user who is erased.
 func insertExtraLeaverRows(n *world.Node) {
 	n.TB.Helper()
-	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
+	err := n.DB.Write(n.TB.Context(), func(tx *sql.Tx) error {
 		for _, text := range extraLeaverInserts {
 			if _, err := sqltest.QueryLines(n.TB.Context(), tx, text); err != nil {
 				return fmt.Errorf("%s: %w", text, err)
@@ -73,10 +73,10 @@ func tablesWithoutLeaver(n *world.Node, server *redistest.Server) (tables []stri
 func insertLeaverRow(n *world.Node, table string) {
 	n.TB.Helper()
 	listed := fmt.Sprintf(`SELECT name, type FROM pragma_table_info('%s')`, table)
-	if n.Store.Dialect == sql.Postgres {
+	if n.DB.Dialect == sql.Postgres {
 		listed = fmt.Sprintf(`SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = '%s'`, table)
 	}
-	columns, err := sqltest.QueryLines(n.TB.Context(), n.Store, listed)
+	columns, err := sqltest.QueryLines(n.TB.Context(), n.DB, listed)
 	if err != nil {
 		n.TB.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func insertLeaverRow(n *world.Node, table string) {
 	if !slices.Contains(names, "user_number") {
 		return
 	}
-	err = n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
+	err = n.DB.Write(n.TB.Context(), func(tx *sql.Tx) error {
 		_, err := sqltest.QueryLines(n.TB.Context(), tx, fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", table, strings.Join(names, ", "), strings.Join(values, ", ")))
 		return err
 	})
@@ -181,10 +181,10 @@ func TestErasureLeavesNothing(t *testing.T) {
 // listTables lists the tables of the node's database.
 func listTables(n *world.Node) []string {
 	listed := `SELECT name FROM sqlite_master WHERE type = 'table'`
-	if n.Store.Dialect == sql.Postgres {
+	if n.DB.Dialect == sql.Postgres {
 		listed = `SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()`
 	}
-	tables, err := sqltest.QueryLines(n.TB.Context(), n.Store, listed)
+	tables, err := sqltest.QueryLines(n.TB.Context(), n.DB, listed)
 	if err != nil || len(tables) < 30 {
 		n.TB.Fatalf("%d tables: %v", len(tables), err)
 	}

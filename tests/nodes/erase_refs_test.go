@@ -97,7 +97,7 @@ func TestErasureLeavesNoEmptyLabel(t *testing.T) {
 	createConversation(n, "DIRECT", "talk/1", `"user:`+leaverKey+`"`, "")
 	eraseLeaver(n)
 	n.SettleJobsAndCaches()
-	if rows, err := sqltest.QueryLines(t.Context(), n.Store, `SELECT * FROM refs`); err != nil || len(rows) > 0 {
+	if rows, err := sqltest.QueryLines(t.Context(), n.DB, `SELECT * FROM refs`); err != nil || len(rows) > 0 {
 		t.Errorf("left are %q, %v", rows, err)
 	}
 }

@@ -35,7 +35,7 @@ type randomActors struct {
 func newRandomActors(n *world.Node, seed uint64, count int) *randomActors {
 	l := &randomActors{node: n, rng: rand.New(rand.NewPCG(seed, 7)), userKeys: []string{"ann", "bob", "cyd", "dan", "eve"}[:count]}
 	n.CreateUsers(l.userKeys...)
-	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
+	err := n.DB.Write(n.TB.Context(), func(tx *sql.Tx) error {
 		_, err := sqltest.QueryLines(n.TB.Context(), tx, fmt.Sprintf(`UPDATE counters SET value = %d WHERE name = 'users'`, leaverID-1))
 		return err
 	})
@@ -275,7 +275,7 @@ func findLeaverData(n *world.Node, server *redistest.Server) (found []string) {
 		}
 	}
 	for _, table := range listTables(n) {
-		rows, err := sqltest.QueryLines(n.TB.Context(), n.Store, "SELECT * FROM "+table)
+		rows, err := sqltest.QueryLines(n.TB.Context(), n.DB, "SELECT * FROM "+table)
 		if err != nil {
 			n.TB.Fatal(err)
 		}
@@ -345,7 +345,7 @@ func (l *randomActors) waitFreshTotal(person string) (total world.Count) {
 // posts equal the likes, and no feed lists a post without an ID.
 func (l *randomActors) wantCorrectCounts() {
 	l.node.TB.Helper()
-	wrong, err := sqltest.QueryLines(l.node.TB.Context(), l.node.Store, `SELECT c.post, sum(c.likes) FROM post_counts c GROUP BY c.post HAVING sum(c.likes) <> (SELECT count(*) FROM likes k WHERE k.post = c.post)`)
+	wrong, err := sqltest.QueryLines(l.node.TB.Context(), l.node.DB, `SELECT c.post, sum(c.likes) FROM post_counts c GROUP BY c.post HAVING sum(c.likes) <> (SELECT count(*) FROM likes k WHERE k.post = c.post)`)
 	if err != nil || len(wrong) > 0 {
 		l.node.TB.Errorf("likes of posts: %q, %v", wrong, err)
 	}

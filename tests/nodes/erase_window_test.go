@@ -17,7 +17,7 @@ func TestErasureForgetsRequestsAfterTheLastPass(t *testing.T) {
 	n.Badges(leaverKey)
 	erasure := eraseLeaver(n)
 	at := func() string {
-		steps, err := sqltest.QueryLines(t.Context(), n.Store, `SELECT step FROM erasures`)
+		steps, err := sqltest.QueryLines(t.Context(), n.DB, `SELECT step FROM erasures`)
 		if err != nil || len(steps) != 1 {
 			t.Fatal(steps, err)
 		}

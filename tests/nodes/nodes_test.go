@@ -150,7 +150,7 @@ func TestJobsOfTwoNodesTakeEffectOnce(t *testing.T) {
 		return nil
 	})
 	world.EventuallySucceeds(t, world.RedisLossRecoveryTimeout, func() error {
-		waiting, dead, _, err := jobs.JobCounts(t.Context(), p.A.Store)
+		waiting, dead, _, err := jobs.JobCounts(t.Context(), p.A.DB)
 		if err == nil && waiting+dead > 0 {
 			err = fmt.Errorf("%d jobs wait, %d are dead", waiting, dead)
 		}

@@ -56,7 +56,7 @@ func countingWayOf(t *testing.T, n *world.Node, room string) chat.CountingWay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sequences, err := chat.SequencesOf(t.Context(), n.Store, []services.ConversationID{id})
+	sequences, err := chat.SequencesOf(t.Context(), n.DB, []services.ConversationID{id})
 	if err != nil || len(sequences) != 1 {
 		t.Fatalf("sequences %v: %v", sequences, err)
 	}

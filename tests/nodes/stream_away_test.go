@@ -39,7 +39,7 @@ func newInactiveFollowers(t *testing.T, a, b *world.Node) *inactiveFollowers {
 	a.Badges("idle")
 	for key, days := range map[string]int{"idle": 9, "dormant": 365} {
 		user := a.EnsureUserIDs(key)
-		sqltest.Equal(t, a.Store.Write(t.Context(), func(tx *sql.Tx) error {
+		sqltest.Equal(t, a.DB.Write(t.Context(), func(tx *sql.Tx) error {
 			_, err := tx.Run(t.Context(), sql.AdHoc("test", "UPDATE users SET seen_at = $1 WHERE number = $2"), tx.Now.AddDate(0, 0, -days), user[0])
 			return err
 		}), nil)
@@ -50,7 +50,7 @@ func newInactiveFollowers(t *testing.T, a, b *world.Node) *inactiveFollowers {
 
 // readLastVisits reads when each follower visited last.
 func (w *inactiveFollowers) readLastVisits() map[services.UserID]time.Time {
-	return sqltest.Must(people.LastVisits(w.t.Context(), w.nodeA.Store, w.nodeA.EnsureUserIDs(w.userKeys...)))(w.t)
+	return sqltest.Must(people.LastVisits(w.t.Context(), w.nodeA.DB, w.nodeA.EnsureUserIDs(w.userKeys...)))(w.t)
 }
 
 // waitNewestChanges waits until has is true for the newest change of each user in keys, or of every follower if there are no keys.

@@ -105,7 +105,7 @@ func withChangeStream(lap time.Duration) func(cfg *node.Config) {
 func waitChangeStreamBegun(n *world.Node) {
 	n.TB.Helper()
 	world.Eventually(n.TB, 30*time.Second, "the change stream has begun", func() bool {
-		begun, err := sqltest.QueryLines(n.TB.Context(), n.Store, `SELECT 1 FROM stream_head WHERE began_at > 0`)
+		begun, err := sqltest.QueryLines(n.TB.Context(), n.DB, `SELECT 1 FROM stream_head WHERE began_at > 0`)
 		if err != nil {
 			n.TB.Fatal(err)
 		}

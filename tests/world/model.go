@@ -17,7 +17,7 @@ import (
 
 // userID returns the ID of a person who exists.
 func (w *ReferenceModel) userID(person string) services.UserID {
-	ids, err := people.IDs(w.Node.TB.Context(), w.Node.Store, []string{person})
+	ids, err := people.IDs(w.Node.TB.Context(), w.Node.DB, []string{person})
 	if err != nil || ids[person] == 0 {
 		w.Node.TB.Fatalf("the ID of %s: %v, %v", person, ids, err)
 	}
@@ -51,7 +51,7 @@ func (w *ReferenceModel) QueueExtraJobs(t *rapid.T) {
 	}
 	queued = append(queued, fanout.ProjectSeenJob(reader), notifications.ProjectCountsJob(author))
 	queued = rapid.Permutation(queued).Draw(t, "order")
-	err := w.Node.Store.Write(w.Node.TB.Context(), func(tx *sql.Tx) error { return jobs.Enqueue(w.Node.TB.Context(), tx, queued...) })
+	err := w.Node.DB.Write(w.Node.TB.Context(), func(tx *sql.Tx) error { return jobs.Enqueue(w.Node.TB.Context(), tx, queued...) })
 	if err != nil {
 		t.Fatal(err)
 	}

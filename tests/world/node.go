@@ -99,7 +99,7 @@ func (n *Node) serveUntilDone(ctx context.Context, manual bool, listener net.Lis
 		_ = n.Front.Close()
 	}()
 	err := n.Front.Serve(listener)
-	if closed := n.Store.Close(); closed != nil {
+	if closed := n.DB.Close(); closed != nil {
 		return closed
 	}
 	if closed := n.Redis.Close(); closed != nil {
@@ -121,12 +121,12 @@ func (n *Node) SettleJobsAndCaches() {
 		if claimed > 0 {
 			continue
 		}
-		_, dead, _, err := jobs.JobCounts(ctx, n.Store)
+		_, dead, _, err := jobs.JobCounts(ctx, n.DB)
 		if err != nil || dead > 0 {
 			n.TB.Fatalf("jobs: %d dead, %v", dead, err)
 		}
 		soon := n.Clock.Now().Add(15 * time.Minute)
-		waits, err := jobs.AnyJobWaits(ctx, n.Store, math.MaxInt64, soon, soon)
+		waits, err := jobs.AnyJobWaits(ctx, n.DB, math.MaxInt64, soon, soon)
 		if err == nil && !waits {
 			n.TailChangelog()
 			return

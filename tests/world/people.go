@@ -8,7 +8,7 @@ import (
 // CreateUsers creates users, as the host application does when it names them.
 func (n *Node) CreateUsers(keys ...string) {
 	n.TB.Helper()
-	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
+	err := n.DB.Write(n.TB.Context(), func(tx *sql.Tx) error {
 		_, err := people.Ensure(n.TB.Context(), tx, keys)
 		return err
 	})

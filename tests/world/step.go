@@ -113,7 +113,7 @@ func (n *Node) RaiseDot(input map[string]any) {
 func (n *Node) MakeAuthorsHuge(keys ...string) {
 	n.TB.Helper()
 	ids := n.EnsureUserIDs(keys...)
-	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
+	err := n.DB.Write(n.TB.Context(), func(tx *sql.Tx) error {
 		for _, id := range ids {
 			huge := services.AuthorHuge
 			if _, err := posts.PutAuthor(n.TB.Context(), tx, services.Author{ID: id, Mode: huge, Pinned: &huge}); err != nil {
@@ -258,7 +258,7 @@ func countRedisRoundTrips(t *testing.T, do func(ctx context.Context) error) int 
 func (n *Node) EnsureUserIDs(keys ...string) []services.UserID {
 	n.TB.Helper()
 	ids := make([]services.UserID, len(keys))
-	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
+	err := n.DB.Write(n.TB.Context(), func(tx *sql.Tx) error {
 		known, err := people.Ensure(n.TB.Context(), tx, keys)
 		for i, key := range keys {
 			ids[i] = known[key]
@@ -273,9 +273,9 @@ func (n *Node) EnsureUserIDs(keys ...string) []services.UserID {
 
 // newFeedWithEmptyCache makes a feed service with an empty node cache.
 func (n *Node) newFeedWithEmptyCache() *feed.Service {
-	memory := nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: n.Store}, Redis: n.Redis, Log: n.Log})
-	unused := jobs.New(jobs.Config{DB: n.Store, Clock: n.Clock, Log: n.Log}) // the node's engine has a feed already
-	return feed.New(feed.Config{Jobs: unused, Store: n.Store, Redis: n.Redis, Posts: memory.Posts, Reader: memory.Reader, Pulled: memory.Pulled, InFlight: memory.InFlight, Projector: n.Projector, Fanout: n.Fanout, Clock: n.Clock})
+	memory := nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: n.DB}, Redis: n.Redis, Log: n.Log})
+	unused := jobs.New(jobs.Config{DB: n.DB, Clock: n.Clock, Log: n.Log}) // the node's engine has a feed already
+	return feed.New(feed.Config{Jobs: unused, DB: n.DB, Redis: n.Redis, Posts: memory.Posts, Reader: memory.Reader, Pulled: memory.Pulled, InFlight: memory.InFlight, Projector: n.Projector, Fanout: n.Fanout, Clock: n.Clock})
 }
 
 // CheckFeedRedisRoundTrips fails unless reads of badges and feeds take the allowed number of round trips to Redis. followed is the
@@ -357,7 +357,7 @@ func CheckPushRedisRoundTrips(t *testing.T, n *Node) {
 // UserExists reports whether a user with this key exists.
 func (n *Node) UserExists(key string) bool {
 	n.TB.Helper()
-	ids, err := people.IDs(n.TB.Context(), n.Store, []string{key})
+	ids, err := people.IDs(n.TB.Context(), n.DB, []string{key})
 	if err != nil {
 		n.TB.Fatal(err)
 	}

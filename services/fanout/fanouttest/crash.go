@@ -205,7 +205,7 @@ func (w *World) RunSomeJobs(count, checks int) error {
 // runSomeJobs claims jobs as a worker does and runs them under a context that ends. busy is false when none is due.
 func (w *World) runSomeJobs(ctx *countdownContext, count int) (busy bool, err error) {
 	// The claim has the test's own context: it is the work that dies, and not the claim.
-	claimed, err := jobs.Claim(w.TB.Context(), w.Store, w.Fanout.Kinds(), count, 30*time.Second, 0)
+	claimed, err := jobs.Claim(w.TB.Context(), w.DB, w.Fanout.Kinds(), count, 30*time.Second, 0)
 	if err != nil || len(claimed) == 0 {
 		return false, err
 	}

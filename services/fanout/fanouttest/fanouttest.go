@@ -35,7 +35,7 @@ import (
 type World struct {
 	TB          testing.TB
 	Clock       *Clock
-	Store       *sql.DB
+	DB          *sql.DB
 	Redis       *rdb.Projections
 	RedisServer *redistest.Server // nil on the embedded Redis
 	Caches      *nodecache.Caches // the node cache
@@ -76,7 +76,7 @@ func New(tb testing.TB, options Options) *World {
 		w.RedisServer = redistest.NewServer(tb)
 		options.RedisURL = w.RedisServer.URL()
 	}
-	w.Store = sqltest.Open(tb, sql.Config{URL: options.SQLURL, Node: options.NodeName, Clock: w.Clock, Log: w.Log, Trace: options.Trace})
+	w.DB = sqltest.Open(tb, sql.Config{URL: options.SQLURL, Node: options.NodeName, Clock: w.Clock, Log: w.Log, Trace: options.Trace})
 	// options.Projector is called twice, because Redis needs the expiry before the other parts exist.
 	var settings projector.Config
 	if options.Projector != nil {
@@ -88,13 +88,13 @@ func New(tb testing.TB, options Options) *World {
 	w.Must(err)
 	tb.Cleanup(func() { _ = redis.Close() }) // Close fails if a test has killed the server
 	w.Redis = redis
-	w.Caches = nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.Store}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
+	w.Caches = nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.DB}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
 	w.IDs = services.NewIDClock(w.Clock, 1)
 	w.projectorConfig = projector.Config{
-		Store: w.Store, Redis: w.Redis, Activity: w.Caches.Activity, Clock: w.Clock, IDs: w.IDs, Log: w.Log,
+		DB: w.DB, Redis: w.Redis, Activity: w.Caches.Activity, Clock: w.Clock, IDs: w.IDs, Log: w.Log,
 	}
-	w.fanoutConfig = fanout.Config{Store: w.Store, Redis: w.Redis, Clock: w.Clock, IDs: w.IDs, Log: w.Log}
-	w.jobsConfig = jobs.Config{DB: w.Store, Clock: w.Clock, Log: w.Log, AfterCommitTimeout: 5 * time.Second}
+	w.fanoutConfig = fanout.Config{DB: w.DB, Redis: w.Redis, Clock: w.Clock, IDs: w.IDs, Log: w.Log}
+	w.jobsConfig = jobs.Config{DB: w.DB, Clock: w.Clock, Log: w.Log, AfterCommitTimeout: 5 * time.Second}
 	if options.Jobs != nil {
 		options.Jobs(&w.jobsConfig)
 	}
@@ -143,7 +143,7 @@ func (w *World) Must(err error) {
 func (w *World) Write(fn func(ctx context.Context, tx *sql.Tx) error) {
 	w.TB.Helper()
 	ctx := w.TB.Context()
-	w.Must(w.Store.Write(ctx, func(tx *sql.Tx) error { return fn(ctx, tx) }))
+	w.Must(w.DB.Write(ctx, func(tx *sql.Tx) error { return fn(ctx, tx) }))
 }
 
 // MakeUsers makes active users with documents: fan-out serves them, and their changes show without a rebuild, which would hide an
@@ -292,7 +292,7 @@ func (w *World) RunAllJobs(f *Fanout) {
 		// Jobs planned for later than that do not count: reminders and ends of mutes are due hours ahead, and the loop would
 		// never end.
 		soon := w.Clock.Now().Add(10 * time.Minute)
-		waits, err := jobs.AnyJobWaits(w.TB.Context(), w.Store, math.MaxInt64, soon, soon)
+		waits, err := jobs.AnyJobWaits(w.TB.Context(), w.DB, math.MaxInt64, soon, soon)
 		w.Must(err)
 		if !waits {
 			return
@@ -310,7 +310,7 @@ func (w *World) runLockedJobs(f *Fanout) {
 	w.TB.Helper()
 	for late := time.After(10 * time.Second); ; w.RunDueJobs(f) {
 		now := w.Clock.Now()
-		due, err := jobs.AnyJobWaits(w.TB.Context(), w.Store, math.MaxInt64, now, now)
+		due, err := jobs.AnyJobWaits(w.TB.Context(), w.DB, math.MaxInt64, now, now)
 		w.Must(err)
 		if !due {
 			return
@@ -326,7 +326,7 @@ func (w *World) runLockedJobs(f *Fanout) {
 // CountJobs returns how many jobs wait and how many are dead.
 func (w *World) CountJobs() (waiting, dead int) {
 	w.TB.Helper()
-	waiting, dead, _, err := jobs.JobCounts(w.TB.Context(), w.Store)
+	waiting, dead, _, err := jobs.JobCounts(w.TB.Context(), w.DB)
 	w.Must(err)
 	return waiting, dead
 }
@@ -375,14 +375,14 @@ func (w *World) DiffAgainstFacts(user services.UserID) string {
 	document := w.Document(user)
 	got := shownFeed{HasDocument: document.Ready, Entries: w.Inbox(user), Count: document.FeedCount, CountIsLowerBound: document.FeedCountAtLeast}
 	// What is expected comes from SQL, by the statements of pages and not by the statements of rebuilds.
-	entries, err := posts.InboxFeed(ctx, w.Store, user, services.MaxPostID, services.FeedRetention)
+	entries, err := posts.InboxFeed(ctx, w.DB, user, services.MaxPostID, services.FeedRetention)
 	w.Must(err)
-	seen, err := positions.Of[services.PostID](ctx, w.Store, user, positions.HomeFeedView)
+	seen, err := positions.Of[services.PostID](ctx, w.DB, user, positions.HomeFeedView)
 	w.Must(err)
-	count, err := posts.CountNewPushed(ctx, w.Store, user, seen, services.FeedRetention+1)
+	count, err := posts.CountNewPushed(ctx, w.DB, user, seen, services.FeedRetention+1)
 	w.Must(err)
 	want := shownFeed{HasDocument: true, Entries: slices.Clip(entries), Count: min(count, services.FeedRetention), CountIsLowerBound: count > services.FeedRetention}
-	pulled, err := posts.PullAuthorsOf(ctx, w.Store, user)
+	pulled, err := posts.PullAuthorsOf(ctx, w.DB, user)
 	w.Must(err)
 	want.PulledAuthors = append(want.PulledAuthors, pulled...)
 	got.PulledAuthors = SortedByAuthor(document.PulledAuthors)

@@ -91,7 +91,7 @@ func (w *World) AnotherNode() *World { return w.AnotherNodeWith(w.Redis, nil) }
 func (w *World) AnotherNodeWith(redis nodecache.CopyStore, change func(*projector.Config)) *World {
 	// A copy of the world shares the engines and the clock. The fields that are set below are its own.
 	other := *w
-	other.Caches = nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.Store}, Redis: redis, Clock: w.Clock, Log: w.Log})
+	other.Caches = nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.DB}, Redis: redis, Clock: w.Clock, Log: w.Log})
 	other.IDs = services.NewIDClock(w.Clock, 2)
 	other.projectorConfig.Activity = other.Caches.Activity
 	other.projectorConfig.IDs, other.fanoutConfig.IDs = other.IDs, other.IDs

@@ -17,7 +17,7 @@ import (
 // New makes the live service of a world's node, with this node's own cache, for tests of other packages that need shows.
 func New(w *fanouttest.World, limits live.ShowLimits) *live.Service {
 	s := live.New(live.Config{
-		Store: w.Store, Redis: w.Redis, Reader: w.Caches.Reader, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Clock: w.Clock,
+		DB: w.DB, Redis: w.Redis, Reader: w.Caches.Reader, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Fanout: w.Fanout.Fanout, IDs: w.IDs, Clock: w.Clock,
 		Settings: live.Settings{Limits: limits},
 	})
 	w.ShowService = s

@@ -31,7 +31,7 @@ func Install(w *fanouttest.World) {
 
 // makeService makes the notifications of one node.
 func makeService(w *fanouttest.World, f *fanouttest.Fanout) *notifications.Service {
-	return notifications.New(notifications.Config{DB: w.Store, Redis: w.Redis, Jobs: f.Engine, Projector: f.Projector, IDs: w.IDs, Log: w.Log})
+	return notifications.New(notifications.Config{DB: w.DB, Redis: w.Redis, Jobs: f.Engine, Projector: f.Projector, IDs: w.IDs, Log: w.Log})
 }
 
 // registerCountsComparison lets CheckAgainstFacts compare the counts in documents with the facts.
@@ -45,9 +45,9 @@ func registerCountsComparison(w *fanouttest.World) {
 func CountsFromFacts(w *fanouttest.World, user services.UserID) []services.CategoryCounts {
 	w.TB.Helper()
 	// The service has jobs of its own, because the world's jobs can have one service of notifications, and may have one already.
-	engine := jobs.New(jobs.Config{DB: w.Store, Clock: w.Clock, Log: w.Log})
-	projections := projector.New(projector.Config{Jobs: engine, Store: w.Store, Clock: w.Clock, IDs: w.IDs})
-	service := notifications.New(notifications.Config{DB: w.Store, Jobs: engine, Projector: projections, IDs: w.IDs, Log: w.Log})
+	engine := jobs.New(jobs.Config{DB: w.DB, Clock: w.Clock, Log: w.Log})
+	projections := projector.New(projector.Config{Jobs: engine, DB: w.DB, Clock: w.Clock, IDs: w.IDs})
+	service := notifications.New(notifications.Config{DB: w.DB, Jobs: engine, Projector: projections, IDs: w.IDs, Log: w.Log})
 	var documents [1]rdb.Document
 	w.Must(service.Source().Facts(w.TB.Context(), []services.UserID{user}, 0, documents[:]))
 	return documents[0].Notifications
@@ -56,7 +56,7 @@ func CountsFromFacts(w *fanouttest.World, user services.UserID) []services.Categ
 // Subjects are the subjects of the notifications in one category of a user's list, the newest first.
 func Subjects(w *fanouttest.World, user services.UserID, category services.Category) (subjects []services.SortableID) {
 	w.TB.Helper()
-	lines, err := sqltest.QueryLines(w.TB.Context(), w.Store,
+	lines, err := sqltest.QueryLines(w.TB.Context(), w.DB,
 		"SELECT subject FROM notification_groups WHERE recipient = $1 AND category = $2 AND newest > 0 ORDER BY at DESC, subject DESC", user, string(category))
 	w.Must(err)
 	for _, line := range lines {
