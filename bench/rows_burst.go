@@ -51,7 +51,7 @@ func burstEvents(count, people int, posts []string, round int) []ingestEvent {
 	return events
 }
 
-// measureBurst measures the row of a burst on a server of its own.
+// measureBurst measures the row burst, 10,000 events at once, on a server of its own.
 func (b *bench) measureBurst(ctx context.Context) error {
 	return b.runOnOwnServer(ctx, "burst", eventBurstRedisDB, b.runBurstRounds)
 }

@@ -46,8 +46,8 @@ type incrementStrategy struct {
 	results      series                                 // samples of the additions
 }
 
-// measureIncrementStrategies measures the row locks: three ways to raise a counter that many clients raise at once. They are our script,
-// a lock key, and WATCH.
+// measureIncrementStrategies measures the row "locks" of the report: three ways to raise a counter that many clients raise at once. They
+// are our script, a lock key, and WATCH.
 func (b *bench) measureIncrementStrategies(ctx context.Context) (err error) {
 	p, err := b.newInstallation("locks", locksRedisDB)
 	if err != nil {

@@ -62,7 +62,7 @@ func (Conversation) IsNode() {}
 type View struct {
 	ID   string
 	Code string // the kind of the view
-	Key  string // the host application's key of the view among those of its kind
+	Key  string // the view ID: the host application's own name of the view among those of its kind
 	// Unread, UpTo and LastAccessAt depend on the viewer.
 	Unread       services.Count // before the viewer's display policy
 	UpTo         time.Time      // the viewer has seen the view up to this time

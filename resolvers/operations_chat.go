@@ -95,8 +95,8 @@ var recallMessage = &operation[graph.RecallMessageInput]{
 
 // enterConversation says that a device shows a conversation: while the lease lasts, nothing of the conversation counts for the
 // user. The lease begins at the time of the event. It ends with the socket of the device, by leaveConversation, or when it is
-// not renewed, so a phone that died cannot silence a conversation. Under one idempotency key, requests of different devices
-// differ.
+// not renewed, so a phone that died cannot silence a conversation. Each device needs idempotency keys of its own: a key that
+// another device has used is a CONFLICT.
 var enterConversation = &operation[graph.EnterConversationInput]{
 	operationSpec: operationSpec{name: "enterConversation", idempotencyPerDevice: true},
 	command: func(_ context.Context, c *operationCall, in *graph.EnterConversationInput) (*jobs.Command, error) {

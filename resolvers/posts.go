@@ -80,9 +80,10 @@ func (r *Resolver) parentOfDeleted(ctx context.Context, done *committedOperation
 }
 
 // commentsOf returns a page of the comments on a post. If several posts are shown together, the comments on all of them are read at
-// once. together has these comments, so that a field that is requested of one of them is read for all. read sets together before
-// edge is called for the first time.
+// once.
 func (r *Resolver) commentsOf(ctx context.Context, post *graph.Post, first *int, after *string) (*graph.CommentConnection, error) {
+	// The comments on all these posts, so that a field that is requested of one comment is read for all. The function read below sets
+	// it before the function edge is called.
 	var together []services.Post
 	edges, info, err := postListPage(ctx, r, post, first, after, postListSpec[services.PostID, posts.ShownPost, graph.CommentEdge]{
 		from: services.MaxPostID, text: commentCursorText, parse: parseCommentCursor,

@@ -45,7 +45,7 @@ func (r *Resolver) readVisibleObjects(ctx context.Context, viewer services.UserI
 	if seen.posts, seen.people, err = loader.PostsAndUsers(ctx, keys.posts, people); err != nil {
 		return seen, err
 	}
-	// Restrictions are read only for authors and hosts: a response without any costs no statement here.
+	// Restrictions are read only for authors and hosts. A response that has neither needs no statement here.
 	var authors []services.UserID
 	for _, post := range seen.posts {
 		authors = append(authors, post.Author)

@@ -161,7 +161,7 @@ func (i *Identity) tokenKeysVersion() any {
 }
 
 // stillValid reports whether a token that was good is still good: the keys are the same, and the token has not expired. The rest of
-// the head needs no check: a head is found again only by the same bytes.
+// the request's head needs no check: the front remembers checked heads by their bytes, so this head is one of them, byte for byte.
 func (i *Identity) stillValid(one *frontCaller) bool {
 	return one.tokenKeysVersion == i.tokenKeysVersion() && (one.tokenExpires.IsZero() || i.clock.Now().Before(one.tokenExpires))
 }

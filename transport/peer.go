@@ -41,11 +41,11 @@ type messageSender interface {
 	// at most the write deadline. If a message cannot be written, the peer ends; if the peer is closing, the message is omitted. send
 	// may change the bytes of the message.
 	send(message []byte) error
-	// next appends the message for one response of an operation to an empty text.
+	// next appends the message for one response of an operation to the text to, which is empty.
 	next(to []byte, id string, response *graphql.Response) []byte
-	// completeWithErrors appends the last message of an operation that ends with errors to an empty text.
+	// completeWithErrors appends the last message of an operation that ends with errors, as next does.
 	completeWithErrors(to []byte, id string, errors gqlerror.List) []byte
-	// complete appends the last message of an operation that ends without errors to an empty text.
+	// complete appends the last message of an operation that ends without errors, as next does.
 	complete(to []byte, id string) []byte
 	// operationEnded reports that an operation has ended and its last message was sent.
 	operationEnded()

@@ -35,7 +35,7 @@ type asset struct {
 	name        string // the name of the file, without its folder
 	contentType string
 	hash        string // 16 hexadecimal digits of the content's SHA-256; the compressed form is not hashed
-	size        int    // of the content, in bytes
+	size        int    // of the content, inflated, in bytes
 	compressed  []byte // the content, by gzip
 }
 

@@ -163,7 +163,7 @@ func TestAuditDuringChangesReportsNoDrift(t *testing.T) {
 }
 
 // Steps of jobs, of the audit and of a few users who often act on each other happen in any order. The audit reports none
-// of them as drift, and then finds a wrong number.
+// of them as drift. A number that the test makes wrong afterwards is found.
 func TestAuditBetweenStepsOfJobsReportsNoDrift(t *testing.T) {
 	w := redisServerNode(t, nil)
 	f := &actingPeople{node: w, people: w.MakeUsers(4), random: rand.New(rand.NewPCG(3, 4))}

@@ -123,7 +123,7 @@ func TestPeekHasAllSourcesOrNone(t *testing.T) {
 	}
 }
 
-// panickingSource is a source that panics.
+// panickingSource is a source that panics when its facts are read.
 type panickingSource struct{ Source }
 
 func (panickingSource) Facts(context.Context, []services.UserID, int64, []rdb.Document) error {

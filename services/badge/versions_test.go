@@ -88,7 +88,7 @@ func (n node) newStreamUpdatedNode() *streamUpdatedNode {
 	return l
 }
 
-// updateCacheFromStream updates the cache with one stream; "" stands for all.
+// updateCacheFromStream updates the node cache with one of the test's streams of shared changes, such as shows; "" stands for all.
 func (l *streamUpdatedNode) updateCacheFromStream(stream string) {
 	l.TB.Helper()
 	l.filteredSQL.mu.Lock()

@@ -223,7 +223,7 @@ func (s *script) like(who, post int) event {
 	return event{ActorKey: s.people[who].key, Mutation: "likePost", Input: map[string]any{"postId": objectName{"post", post}}}
 }
 
-// comment returns an answer to a post.
+// comment returns the event in which who comments on a post.
 func (s *script) comment(who, post int) event {
 	return event{ActorKey: s.people[who].key, Mutation: "publishPost", Input: map[string]any{"body": s.comments.nextText(), "parentId": objectName{"post", post}}}
 }

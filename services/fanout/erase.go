@@ -11,8 +11,8 @@ import (
 	"tidings/services/sql"
 )
 
-// EraseStep is the step that ends the fan-outs of the user's posts, in SQL and, by the changelog, in the memory of every node: the chunks
-// that still run find no fan-out, and do not end it.
+// EraseStep is the step that ends the fan-outs of the user's posts, in SQL and, by the changelog, in the memory of every node. A chunk that
+// still runs then finds no fan-out, so it does not end it a second time.
 var EraseStep = erase.Step{Name: "fanouts.author", Run: func(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (erase.StepResult, error) {
 	end, last, err := findFanoutPartEnd(ctx, tx, at.ResumeAfter)
 	if err != nil {

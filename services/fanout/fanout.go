@@ -53,7 +53,7 @@ type Config struct {
 
 // Fanout is the fan-out of one node. It is safe for concurrent use.
 type Fanout struct {
-	ChunkSize int // how many followers one job of a fan-out serves: see Config
+	ChunkSize int // how many followers one job of a fan-out serves; not changed after the first job
 
 	jobs       *jobs.Engine
 	projector  *projector.Projector

@@ -42,7 +42,7 @@ func Import() importer.Kind {
 			engine, log := jobs.New(jobs.Config{DB: db}), changelog.New(changelog.Config{Log: nodecache.SQL{DB: db}, Logger: slog.Default()})
 			projections := projector.New(projector.Config{Jobs: engine, DB: db, Clock: services.SystemClock{}, IDs: ids})
 			fan := fanout.New(fanout.Config{Jobs: engine, Projector: projections, DB: db, Clock: services.SystemClock{}, IDs: ids})
-			service := New(Config{DB: db, Jobs: engine, Fanout: fan, Changelog: log, IDs: ids, Clock: services.SystemClock{}})
+			service := New(Config{DB: db, Jobs: engine, Projector: projections, Fanout: fan, Changelog: log, IDs: ids, Clock: services.SystemClock{}})
 			return ReplayFile(ctx, db, service, opts)
 		},
 	}

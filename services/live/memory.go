@@ -19,7 +19,7 @@ type memoryFacts interface {
 	Shows(ctx context.Context, ids []services.ShowID) (map[services.ShowID]Show, error)
 	// ActiveShows lists the upcoming and live shows on boards, of up to limit hosts with IDs above after, grouped by host.
 	ActiveShows(ctx context.Context, after services.UserID, limit int) ([]Show, error)
-	// EndedShows lists the shows that are over or cancelled and have a row in ShowHistory.
+	// EndedShows lists the shows that are over or cancelled and have a row in ShowHistory(since).
 	EndedShows(ctx context.Context, since time.Time) ([]Show, error)
 	// ShowHistory lists the former positions of shows that moved since a time. If a show was over when it was put on
 	// boards, its row says that it had no position before: from version 0 until that one.

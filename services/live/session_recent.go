@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	// recentFollowAge is how long before a session its recent follows begin. A follow reaches the viewer's document before the
-	// answer to its request, or by its job some seconds later. Two kinds of follows can still enter the board of an older session:
-	// one that takes longer, because Redis did not answer, and one that the application reports with a past time, if that is before
-	// Session.LatestFollow.
+	// recentFollowAge is the age up to which a session names each follow of its board; older ones it knows by their time alone, see
+	// Session.hasHost.
+	// A follow reaches the viewer's document before the answer to its request, or by its job some seconds later. So a host that was
+	// followed after the session began stays out of its board, but for two kinds of follows that are older than Session.LatestFollow: one
+	// that took longer to arrive, because Redis did not answer, and one that the application reports with a past time.
 	recentFollowAge = 5 * time.Minute
 	// maxRecentFollows bounds the text of a session: if there are more recent follows, only the latest are named.
 	maxRecentFollows = 32

@@ -53,7 +53,7 @@ SELECT message, type FROM site_message_recipients WHERE user_number = $1 AND {in
 SELECT message, type FROM site_message_recipients WHERE user_number = $1 AND {in type $2 TEXT} AND read_at IS NULL
 ORDER BY message DESC LIMIT $3`)
 
-	// The user's row comes first: the ID of a message that only others got finds nothing.
+	// CROSS JOIN makes SQLite begin with the user's own rows. Of a message that only others got, nothing is read.
 	messagesByID = sql.NewStatement("a user's site messages by id", `
 SELECT `+messageColumns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
 WHERE m.id = h.message AND h.user_number = $1 AND {in h.message $2 BIGINT}`)

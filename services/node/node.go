@@ -122,10 +122,9 @@ func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 	return s.runWithExitTimeout(ctx, at)
 }
 
-// NewServer opens the engines and wires the parts. If a part fails, it closes those that are open. changes alter the settings
-// of the fan-out, for tests that cause with a few followers what normally takes thousands. When it returns no loop runs and
+// NewServer opens the engines and wires the parts. If a part fails, it closes those that are open. When it returns no loop runs and
 // nothing is served. The caller must call Run, which also closes the engines at its end.
-func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.Logger, changes ...func(*fanout.Config)) (s *Server, err error) {
+func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.Logger) (s *Server, err error) {
 	s = &Server{Config: cfg, Log: log, clock: clock}
 	// Read keys first: if a key cannot be read, no database has been created yet.
 	identity, trusted, err := s.readTokenKeys(ctx)
@@ -149,7 +148,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		}
 		return ""
 	}
-	root := s.wire(changes)
+	root := s.wire()
 	// Each of these parts needs the database once, before anything is served.
 	if err = s.Projector.RecordConfiguredThresholds(ctx); err == nil {
 		err = root.Notifications.LoadAndDefineCategories(ctx)

@@ -42,7 +42,7 @@ import (
 // file: its New, its source among those of the badges, its field of the Resolver, its exports, its steps of a removal. They are lists and
 // no value of one type that all features share, because most features have only some of these parts, and because the order of the steps
 // of a removal differs from that in which the services are made.
-func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
+func (s *Server) wire() *resolvers.Resolver {
 	// The whole node has one clock of IDs. Its random part makes IDs of two nodes in one millisecond different.
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
 	// What the features register in: node caches, jobs, projections.
@@ -54,14 +54,10 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		Jobs: s.Jobs, DB: s.DB, Redis: s.Redis, Activity: s.Caches.Activity, Clock: s.clock, IDs: ids, Log: s.Log,
 		Settings: s.Config.Projector, Expiry: s.Config.Badge.Expiry(),
 	})
-	fanoutConfig := fanout.Config{
+	s.Fanout = fanout.New(fanout.Config{
 		Jobs: s.Jobs, Projector: s.Projector, DB: s.DB, Redis: s.Redis, Clock: s.clock, IDs: ids, Log: s.Log,
 		Settings: s.Config.Fanout,
-	}
-	for _, change := range changes {
-		change(&fanoutConfig)
-	}
-	s.Fanout = fanout.New(fanoutConfig)
+	})
 	// The audit and the cleaner work on everything that is registered below. They find it when they run, so their position in
 	// this order does not matter.
 	s.counts = posts.NewCountAudit(s.DB, s.Log)

@@ -161,7 +161,8 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 	if len(q.categories) == 0 || q.limit <= 0 {
 		return page, nil
 	}
-	// On the first page, every time is before this value, and below is the greatest subject.
+	// The first page has no position to begin after: every time is before this one, and categoryRows begins below the
+	// greatest subject.
 	before := int64(math.MaxInt64)
 	if !q.before.At.IsZero() {
 		before = sql.Micros(q.before.At)

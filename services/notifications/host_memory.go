@@ -18,7 +18,7 @@ import (
 type CategoryMemory struct {
 	db  *sql.DB
 	log *changelog.Follower // nil: the cache follows no changelog
-	// setDocumentFields tells the reader of documents the fields of the host categories. It is nil if nobody reads documents.
+	// setDocumentFields gives the fields of the host categories to the reader of documents. It is nil if nobody reads documents.
 	setDocumentFields func(*services.HostCategories)
 	// current is nil until the first definition: a node without host categories renders without them. Its version only rises.
 	current atomic.Pointer[services.HostCategories]

@@ -73,8 +73,8 @@ func readCountsBelow(ctx context.Context, db *sql.DB, below services.PostID, lim
 
 // mendCounts sets the counts of a post to the counts of the facts, by adding the difference to one of its rows.
 func mendCounts(ctx context.Context, tx *sql.Tx, post services.PostID) error {
-	// If two callers come at once, the second waits here, and then finds nothing to mend. Other transactions may add likes
-	// meanwhile: they change the facts and the counts alike.
+	// Adding zeros locks the row. If two callers come at once, the second waits here, and then finds nothing to mend. Likes that are
+	// added meanwhile, in other rows, change the facts and the counts alike.
 	if _, err := tx.Run(ctx, addPostCounts, sql.RowsParameter{{post, 0, 0, 0}}); err != nil {
 		return err
 	}

@@ -169,7 +169,8 @@ func (p *Projector) RaiseVersions(ctx context.Context, users []services.UserID, 
 		return nil, err
 	}
 	p.sendHints(ctx, users, results)
-	// Unchanged means that the document is above the version already, or will be: the clock of Redis has passed the version.
+	// Unchanged means that the document is above the version already, or that there is none: one that is made later begins with a version
+	// of its time, and the clock of Redis has passed the version.
 	for i, result := range results {
 		if result.Status != redis.Missing {
 			done = append(done, users[i])

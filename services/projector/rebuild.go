@@ -205,7 +205,7 @@ func (p *Projector) rebuild(ctx context.Context, user services.UserID, reason re
 	if err != nil || !pushed {
 		return document, err
 	}
-	mode := rdb.RebuildMode{IsVisit: reason == forVisit, Refill: reason == forRefill, FirstNonIdleDay: p.firstNonIdleDay()}
+	mode := rdb.RebuildMode{IsVisit: reason == forVisit, Refill: reason == forRefill, FirstActiveDay: p.firstNonIdleDay()}
 	err = jobs.ProjectionMerge[redis.ClockStamp, rebuildFacts]{
 		Name: func() string { return fmt.Sprintf("rebuild of user %d", user) },
 		Mark: func(ctx context.Context) (redis.ClockStamp, bool, error) {

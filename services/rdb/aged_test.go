@@ -96,8 +96,8 @@ func runExpiryHistory(v feedTest, seed uint64) error {
 	return nil
 }
 
-// States of several days may arrive in any order: the result is the count of the latest day, and the day on which the next
-// message leaves the count is never too late.
+// States of a conversation that were read on different days may arrive in any order. The count is that of the latest day. The stored day
+// on which the next message leaves the count may be too early, and is never too late.
 func TestAgedStatesMergeInAnyOrder(t *testing.T) {
 	client := openProjections(t, redis.Options{URL: redistest.Redis(t), ReadTimeout: longReadTimeout}, DocumentShape{Expiry: services.SourceExpiry{services.SourceConversations: 1}})
 	v := feedTest{T: t, projections: client}

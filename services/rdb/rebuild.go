@@ -29,9 +29,9 @@ type RebuildMode struct {
 	// Refill removes the floor of the inbox, so that older posts come in. It also keeps the lists of features (RegisterList): a
 	// rebuild without Refill deletes them. If the inbox is missing, they are deleted in any case.
 	Refill bool
-	// FirstNonIdleDay is the first day, since 1970, that is not idle. If the document of a user who visits has an earlier day, the
-	// floor of the inbox is removed as well: the inbox may have become short in their absence.
-	FirstNonIdleDay int64
+	// FirstActiveDay is a day, counted from 1970: users who were last seen before it are idle. If the document of a user who visits says
+	// that they were, the floor of the inbox is removed as well: the inbox may have become short in their absence.
+	FirstActiveDay int64
 }
 
 // BeginRebuild makes the missing documents and inboxes of the users and returns the stamps under which their facts are to be read.
@@ -44,7 +44,7 @@ func (c *Projections) BeginRebuild(ctx context.Context, users []services.UserID,
 		args[0] = "1"
 	}
 	if mode.IsVisit {
-		args[2] = mode.FirstNonIdleDay
+		args[2] = mode.FirstActiveDay
 	}
 	calls := services.Map(users, func(user services.UserID) redis.ScriptCall {
 		return redis.ScriptCall{Keys: userDataKeys(user), Args: args}

@@ -108,7 +108,7 @@ func TestReturningAfterAnAbsenceRemovesTheFloor(t *testing.T) {
 		for _, idle := range []int64{20_000, 20_001} {
 			v.deleteKeys(userDataKeys(reader)...)
 			v.buildFromFacts(FeedFacts{Entries: makeEntries(11, 40, countedEntry), NewestTrimmed: 10, NewestTrimmedCounted: 9})
-			stamps, err := v.projections.BeginRebuild(v.Context(), []services.UserID{reader}, RebuildMode{IsVisit: true, FirstNonIdleDay: idle})
+			stamps, err := v.projections.BeginRebuild(v.Context(), []services.UserID{reader}, RebuildMode{IsVisit: true, FirstActiveDay: idle})
 			v.must(err)
 			first := services.PostID(11)
 			if idle > 20_000 {

@@ -22,12 +22,12 @@ type redisReplyError string
 func (r redisReplyError) Error() string { return string(r) }
 func (redisReplyError) RedisError()     {} // makes it a redis.Error
 
-// dialError is the error of a server that is not there.
+// dialError makes the error that a connection to an absent server returns.
 func dialError() error {
 	return &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 }
 
-// timeoutError is the error of an answer that does not come in time.
+// timeoutError makes the error of an answer that does not come in time.
 func timeoutError() error {
 	return &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
 }

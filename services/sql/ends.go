@@ -63,8 +63,8 @@ func (tx *Tx) runEndHooks(ctx context.Context) error {
 // is rolled back calls none.
 func (tx *Tx) SignalAtCommit() { tx.signalsAtCommit = true }
 
-// OnCommitSignal registers a function that is called after each commit with a signal. Register before the first write. The function
-// must not block.
+// OnCommitSignal registers a function that is called after each commit of a transaction that called SignalAtCommit. Register before the
+// first write. The function must not block.
 func (s *DB) OnCommitSignal(call func()) { s.onCommitSignal = append(s.onCommitSignal, call) }
 
 // callOnCommitSignal calls the functions of OnCommitSignal. The commit is on disk by then.

@@ -38,8 +38,8 @@ func TestPartsThatFellOrChangedHaveMoved(t *testing.T) {
 }
 
 // A user who read an item and got another one between two comparisons is alerted, whether the number fell or is the same. They are
-// not alerted of an item that was reported, nor of an item whose time may be the time of a part (Item.AtIsUncertain) that does not
-// count.
+// not alerted of an item that an earlier change has alerted them of. They are not alerted either if the newest item's time is uncertain
+// (Item.AtIsUncertain): it may be of a part of the source that does not count.
 func TestNewItemBetweenComparisonsAlerts(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T

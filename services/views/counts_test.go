@@ -30,7 +30,8 @@ func (b factsInDatabase) touchWithMaxCountedViews(user services.UserID, view Vie
 	b.MustWrite(func(tx *sql.Tx) error { return touch(b.Ctx, tx, user, view, upTo, tx.Now, most) })
 }
 
-// The views that a user touched last count, each up to 100 items, and nothing else of the log of accesses.
+// Only the views that a user touched last are counted, each up to 100 items. Other rows of user_access_log, such as the position in the
+// home feed, are not.
 func TestTheViewsTouchedLastCount(t *testing.T) {
 	eachFactsDatabase(t, func(b factsInDatabase) {
 		b.MustWrite(func(tx *sql.Tx) error {

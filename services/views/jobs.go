@@ -96,8 +96,8 @@ func (s *Service) removeAndCheck(ctx context.Context, view View, item string) (g
 	if err != nil {
 		return false, err
 	}
-	// The item may have been reported again after the first read. That report found the item still there, or was refused because of
-	// the removal: the next round adds the item.
+	// The item may have been reported again after the first read. Such a report changed nothing in Redis: it found the item still
+	// there, or was refused because of the removal. So the item is not gone, and the caller's next round adds it.
 	if _, stands, err := readItem(ctx, s.db, view, item); err != nil || stands {
 		return false, err
 	}

@@ -22,11 +22,11 @@ const (
 	// viewLifetime is how long a view stays without a new item or a rebuild.
 	// A view without new items soon has no readers. If one comes, they build it again.
 	viewLifetime = 7 * 24 * time.Hour
-	// The members that are not items begin with "!", items with "=". stampMember has the stamp of the last removal, or that of the making of
-	// the view.
+	// A view is a ZSET. The members that are items begin with "=", and the three others with "!". The score of stampMember is the stamp of
+	// the last removal, or that of the making of the view.
 	stampMember = "!r"
-	// completeAboveMember has the floor: the view has all items that are newer.
-	completeAboveMember = "!f"
+	// floorMember has the floor as its score: the view has all items that are newer.
+	floorMember = "!f"
 	// epochMember has the epoch: a view of another epoch than this node's counts as missing.
 	epochMember = "!e"
 )
@@ -129,7 +129,7 @@ func (p projection) count(ctx context.Context, accesses []LastAccess) ([]viewCou
 	commands, err := p.Read(ctx, func(pipe redis.Pipeliner) {
 		for _, access := range accesses {
 			key := viewKey(access.View)
-			pipe.ZScore(ctx, key, completeAboveMember)
+			pipe.ZScore(ctx, key, floorMember)
 			pipe.ZScore(ctx, key, epochMember)
 			// Three commands for each view, all in one pipeline: floor, epoch and count are of nearly one moment, and a view that changes in
 			// between is counted before or after the change. The members that are not items have scores of 0 and below, so even a count from 0 on

@@ -131,7 +131,7 @@ func (p *demoPage) checkCategoryAlerts() {
 	}
 }
 
-// checkHostCategoryChoices checks that a category of the host application has the same choices.
+// checkHostCategoryChoices checks that a category of the host application offers the choices COUNT, DOT and OFF, as a built-in one does.
 func (p *demoPage) checkHostCategoryChoices() {
 	p.t.Helper()
 	p.clickCategoryChoice("right", "orders", "[value=OFF]")

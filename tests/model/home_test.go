@@ -9,7 +9,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"tidings/services/fanout"
 	"tidings/services/projector"
 	"tidings/services/redis/redistest"
 	"tidings/services/sql/sqltest"
@@ -240,14 +239,12 @@ func (h *homeFeedModel) actions() map[string]func(*rapid.T) {
 	return actions
 }
 
-// setSmallChunks makes the fan-out of a post one job for each follower.
-func setSmallChunks(cfg *fanout.Config) { cfg.ChunkSize = 1 }
-
 // Home feeds, and their counts of new posts, equal the model after random histories of people who follow, mute, block and hide, while
 // authors become small, big and huge.
 func TestHomeFeedsEqualTheModel(t *testing.T) {
 	check := func(t *testing.T, n *world.Node, flush, lose func()) {
 		histories.ReduceRapidChecks(t, 3)
+		n.Fanout.ChunkSize = 1 // the fan-out of a post is one job for each follower
 		rapid.Check(t, func(t *rapid.T) {
 			h := newHomeFeedModel(n, flush, lose)
 			t.Repeat(h.actions())
@@ -256,7 +253,7 @@ func TestHomeFeedsEqualTheModel(t *testing.T) {
 	}
 	t.Run("sqlite-redis", func(t *testing.T) {
 		server := redistest.NewServer(t)
-		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), ManualStepping: true, ChangeFanout: setSmallChunks})
+		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), ManualStepping: true})
 		check(t, n, func() { server.Flush() }, func() {
 			if key, found := server.Do("RANDOMKEY").(string); found {
 				server.Do("DEL", key)
@@ -264,6 +261,6 @@ func TestHomeFeedsEqualTheModel(t *testing.T) {
 		})
 	})
 	t.Run("postgres-embedded", func(t *testing.T) {
-		check(t, world.StartNode(t, world.NodeOptions{Database: sqltest.Postgres(t), Redis: "embedded", ManualStepping: true, ChangeFanout: setSmallChunks}), nil, nil)
+		check(t, world.StartNode(t, world.NodeOptions{Database: sqltest.Postgres(t), Redis: "embedded", ManualStepping: true}), nil, nil)
 	})
 }

@@ -15,7 +15,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/command"
-	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/node"
 	"tidings/tests/eventually"
@@ -33,11 +32,10 @@ type Node struct {
 
 // NodeOptions are the engines and settings of a node. With ManualStepping the node starts no workers and no loops of its own.
 type NodeOptions struct {
-	Database, Redis string               // the settings of these names; Redis may be "embedded"
-	ManualStepping  bool                 // nothing runs by itself: the test steps the node
-	ChangeConfig    func(*node.Config)   // changes the settings of the node
-	ChangeFanout    func(*fanout.Config) // changes the settings of its fan-out
-	ClockAhead      time.Duration        // how far its clock is ahead of the machine's
+	Database, Redis string             // the settings of these names; Redis may be "embedded"
+	ManualStepping  bool               // nothing runs by itself: the test steps the node
+	ChangeConfig    func(*node.Config) // changes the settings of the node
+	ClockAhead      time.Duration      // how far its clock is ahead of the machine's
 }
 
 // StartNode starts a node in development mode; the test's end drains it.
@@ -55,11 +53,7 @@ func StartNode(tb testing.TB, options NodeOptions) *Node {
 	n := &Node{TB: tb, Clock: &offsetClock{}}
 	n.Clock.Advance(options.ClockAhead)
 	log := slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
-	var changes []func(*fanout.Config)
-	if options.ChangeFanout != nil {
-		changes = append(changes, options.ChangeFanout)
-	}
-	if n.Server, err = node.NewServer(tb.Context(), cfg, n.Clock, log, changes...); err != nil {
+	if n.Server, err = node.NewServer(tb.Context(), cfg, n.Clock, log); err != nil {
 		tb.Fatal(err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
