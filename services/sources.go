@@ -64,8 +64,8 @@ type CountField struct {
 	CountIn func(*Badges) *Count // finds the field in badges
 }
 
-// CountFields are the fields of the sources with a single count, in the order of Badges. Pushes, the change stream and tests take
-// them from here. A source with several counts has a type of its own.
+// CountFields are the fields of the sources with a single count, in the order of Badges. Badges.Parts, the hash of pushes and tests take them from here. A
+// source with several counts has a type of its own, and a loop in Badges.Parts.
 var CountFields = []CountField{
 	{SourceHomeFeed, "homeFeed", func(b *Badges) *Count { return &b.HomeFeed }},
 	{SourceAnnouncements, "announcements", func(b *Badges) *Count { return &b.Announcements }},
@@ -118,6 +118,45 @@ type Badges struct {
 
 // IsNode says that the badges can be fetched by their ID.
 func (Badges) IsNode() {}
+
+// BadgePart is one count of the badges: of a source, or of a part of a source with several.
+type BadgePart struct {
+	Source       Source
+	Name         string // of the part, such as a category; "" for the count of a whole source
+	Count        *Count
+	Older        int    // notifications that are too old to count
+	FactsVersion uint64 // differs after each change of the counted facts; 0: not known
+}
+
+// Parts yields all counts, without the total and the sums of several parts. It is an iterator: use it without a call in a range loop.
+func (b *Badges) Parts(yield func(BadgePart) bool) {
+	for _, field := range CountFields {
+		if !yield(BadgePart{Source: field.Source, Count: field.CountIn(b)}) {
+			return
+		}
+	}
+	for _, category := range Categories {
+		if !yield(BadgePart{Source: SourceNotifications, Name: string(category), Count: b.Notifications.Of(category), Older: *b.Notifications.Older.Of(category)}) {
+			return
+		}
+	}
+	for i := range b.Notifications.HostCounts {
+		one := &b.Notifications.HostCounts[i]
+		if !yield(BadgePart{Source: SourceNotifications, Name: one.Name, Count: &one.Count, Older: one.Older}) {
+			return
+		}
+	}
+	for i := range b.SiteMessages.Types {
+		kind := &b.SiteMessages.Types[i]
+		if !yield(BadgePart{Source: SourceSiteMessages, Name: kind.Type, Count: &kind.Count, FactsVersion: kind.Version}) {
+			return
+		}
+	}
+	list := &b.Conversations.List
+	if yield(BadgePart{Source: SourceConversations, Count: &b.Conversations.Total, FactsVersion: list.DocumentVersion + list.SequenceSum}) {
+		yield(BadgePart{Source: SourceConversations, Name: MentionsPart, Count: &b.Conversations.Mentions})
+	}
+}
 
 // MessageCounts are the counts of the site messages, one for each configured type, in the order of the configuration.
 type MessageCounts struct {

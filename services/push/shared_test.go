@@ -102,13 +102,14 @@ func TestReconciliationSamplesFindTwoStatesOfOneVersion(t *testing.T) {
 	})
 }
 
-// Each of these visible parts, and every field of services.CountFields, enters the hash that tells two states apart.
+// Each of these visible parts, and every count of Badges.Parts, enters the hash that tells two states apart.
 func TestEveryVisiblePartIsHashed(t *testing.T) {
 	state := func() *services.Badges {
 		one := services.NewCount(1, services.Exact, time.Time{})
 		return &services.Badges{
 			Total: one, HomeFeed: one, Announcements: one, LiveBoard: one, Dots: []services.Dot{{Name: "shop"}},
 			SiteMessages:  services.MessageCounts{Total: one, Types: []services.MessageTypeCount{{Type: "general", Count: one}}},
+			Notifications: services.NotificationCounts{HostCounts: []services.CategoryCount{{Name: "orders", Count: one}}},
 			Conversations: services.ConversationCounts{Total: one, Mentions: one},
 		}
 	}
@@ -129,8 +130,14 @@ func TestEveryVisiblePartIsHashed(t *testing.T) {
 		func(b *services.Badges) { b.Dots[0].Lit = true },
 		func(b *services.Badges) { b.Quiet = true },
 	}
-	for _, field := range services.CountFields {
-		changes = append(changes, func(b *services.Badges) { field.CountIn(b).Value = 7 })
+	counts := func(b *services.Badges) (list []*services.Count) {
+		for part := range b.Parts {
+			list = append(list, part.Count)
+		}
+		return list
+	}
+	for i := range counts(state()) {
+		changes = append(changes, func(b *services.Badges) { counts(b)[i].Value = 7 })
 	}
 	for i, change := range changes {
 		changed := state()

@@ -65,27 +65,18 @@ type State struct {
 // VersionText prints a version. Compare as text: the greater one is newer.
 func VersionText(seq uint64) string { return fmt.Sprintf("%016d", seq) }
 
+// partOf is what one count of the badges shows.
+func partOf(one services.BadgePart) Part {
+	count := one.Count
+	return Part{Source: one.Source, Name: one.Name, Value: count.Value, Display: count.Display, InTotal: count.InTotal, FactsVersion: one.FactsVersion}
+}
+
 // stateOf is what badges show. It has no versions: withVersions adds them.
 func stateOf(badges *services.Badges) State {
-	part := func(source services.Source, name string, count *services.Count) Part {
-		return Part{Source: source, Name: name, Value: count.Value, Display: count.Display, InTotal: count.InTotal}
+	state := State{Total: partOf(services.BadgePart{Count: &badges.Total}), Quiet: badges.Quiet, NewestNotificationPosition: uint64(badges.Notifications.Newest)}
+	for one := range badges.Parts {
+		state.Parts = append(state.Parts, partOf(one))
 	}
-	state := State{Total: part("", "", &badges.Total), Quiet: badges.Quiet, NewestNotificationPosition: uint64(badges.Notifications.Newest)}
-	for _, field := range services.CountFields {
-		state.Parts = append(state.Parts, part(field.Source, "", field.CountIn(badges)))
-	}
-	for _, one := range badges.Notifications.Categories() {
-		state.Parts = append(state.Parts, part(services.SourceNotifications, one.Name, &one.Count))
-	}
-	for i := range badges.SiteMessages.Types {
-		kind := &badges.SiteMessages.Types[i]
-		one := part(services.SourceSiteMessages, kind.Type, &kind.Count)
-		one.FactsVersion = kind.Version
-		state.Parts = append(state.Parts, one)
-	}
-	talks := part(services.SourceConversations, "", &badges.Conversations.Total)
-	talks.FactsVersion = badges.Conversations.List.DocumentVersion + badges.Conversations.List.SequenceSum
-	state.Parts = append(state.Parts, talks, part(services.SourceConversations, services.MentionsPart, &badges.Conversations.Mentions))
 	for _, dot := range badges.Dots {
 		if dot.Lit {
 			state.Dots = append(state.Dots, dot.Name)

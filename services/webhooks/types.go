@@ -134,13 +134,16 @@ func filterNames(types []string) (names []string) {
 	for _, source := range services.Sources {
 		names = append(names, string(source))
 	}
-	for _, category := range services.Categories {
-		names = append(names, services.PartName(services.SourceNotifications, string(category)))
-	}
+	var badges services.Badges
 	for _, kind := range types {
-		names = append(names, services.PartName(services.SourceSiteMessages, kind))
+		badges.SiteMessages.Types = append(badges.SiteMessages.Types, services.MessageTypeCount{Type: kind})
 	}
-	return append(names, services.PartName(services.SourceConversations, services.MentionsPart))
+	for part := range badges.Parts {
+		if part.Name != "" {
+			names = append(names, services.PartName(part.Source, part.Name))
+		}
+	}
+	return names
 }
 
 // check returns INVALID for a filter with an unknown name, which would silently choose nothing.
