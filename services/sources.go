@@ -57,6 +57,10 @@ func (s Source) canExpire() bool {
 	}
 }
 
+// HasLowBounds reports whether a count of the source that is AT_LEAST may be below the cap of its display: a view counts up to 100 items,
+// whatever the cap of the sum of all views is.
+func (s Source) HasLowBounds() bool { return s == SourceViews }
+
 // CountField is a field of the badges with the only count of a source.
 type CountField struct {
 	Source  Source

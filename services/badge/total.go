@@ -67,7 +67,7 @@ func display(caps source.DisplayCaps, policy services.DisplayPolicy, quiet bool,
 		return ""
 	case policy.AsDot[key] || count.Mode == services.CategoryDot:
 		return strings.Repeat(services.DisplayDot, min(count.Value, 1))
-	case count.Precision == services.AtLeast && (count.Value >= services.MaxCountedSiteMessages || key == services.SourceViews):
+	case count.Precision == services.AtLeast && (count.Value >= services.MaxCountedSiteMessages || key.HasLowBounds()):
 		limit = min(limit, count.Value) // the count may be a lower bound below the cap
 		return services.Display(limit+1, limit)
 	}
