@@ -3,7 +3,7 @@ import { BADGES } from '@tidings/client';
 import { useNotifications, useTidings, type Notification } from '@tidings/client/react';
 import { clicked } from './meter.ts';
 import { Avatar, Empty, Failed, Icon, nameOf, Waiting } from './parts.tsx';
-import type { View } from './phone.tsx';
+import type { View } from './view.ts';
 import { useCell } from './store.ts';
 import { ago, clock, useWords, type Words } from './words.ts';
 

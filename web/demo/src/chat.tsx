@@ -4,7 +4,7 @@ import { useTidings } from '@tidings/client/react';
 import { newKey } from './link.ts';
 import { clicked } from './meter.ts';
 import { Avatar, Badge, Empty, Icon, nameOf, Waiting, type Person } from './parts.tsx';
-import type { View } from './phone.tsx';
+import type { View } from './view.ts';
 import { useCell } from './store.ts';
 import { session } from './page.ts';
 import { ago, clock, useWords } from './words.ts';

@@ -3,7 +3,7 @@ import { BADGES } from '@tidings/client';
 import { useHomeFeed, useTidings, type Post } from '@tidings/client/react';
 import { clicked } from './meter.ts';
 import { Avatar, Empty, Failed, Icon, nameOf, Waiting, type Person } from './parts.tsx';
-import type { View } from './phone.tsx';
+import type { View } from './view.ts';
 import { useCell } from './store.ts';
 import { act, postAsBen } from './levers.tsx';
 import { page } from './page.ts';

@@ -3,8 +3,8 @@ import { Cell } from './store.ts';
 import { last, note } from './log.ts';
 import { arrived, caughtUp } from './meter.ts';
 import { page, session } from './page.ts';
+import type { Side } from './view.ts';
 
-export type Side = 'left' | 'right';
 export type State = 'connecting' | 'online' | 'away' | 'cut';
 
 /** A phone: its client, and the network between it and the server. */

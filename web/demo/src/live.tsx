@@ -2,7 +2,7 @@ import { useEffect } from 'preact/hooks';
 import { useLiveBoard, type Show } from '@tidings/client/react';
 import { clicked } from './meter.ts';
 import { Avatar, Empty, Failed, nameOf, readAgain, useHeld, Waiting } from './parts.tsx';
-import type { View } from './phone.tsx';
+import type { View } from './view.ts';
 import { useCell } from './store.ts';
 import { ago, clock, countdown, useWords } from './words.ts';
 

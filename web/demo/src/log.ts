@@ -1,5 +1,5 @@
 import { Cell } from './store.ts';
-import type { Side } from './link.ts';
+import type { Side } from './view.ts';
 
 /** An operation that the page sent or received: what the drawer shows. */
 export interface Operation {

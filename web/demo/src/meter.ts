@@ -1,4 +1,4 @@
-import type { Side } from './link.ts';
+import type { Side } from './view.ts';
 import { Cell } from './store.ts';
 
 /** A push on its way over the wire. */

@@ -3,7 +3,7 @@ import { BADGES, type BadgeCount } from '@tidings/client';
 import { useBadges, useTidings } from '@tidings/client/react';
 import { clicked } from './meter.ts';
 import { Badge, countOf } from './parts.tsx';
-import type { View } from './phone.tsx';
+import type { View } from './view.ts';
 import { Preferences } from './prefs.tsx';
 import { useWords } from './words.ts';
 
