@@ -69,16 +69,11 @@ func (s *Service) projectSeen(ctx context.Context, user services.UserID) error {
 // versionedFields reads a user's seen position in the live board, for projectSeen and the audit. Rebuilds read all positions of a user
 // at once instead.
 func (s *Service) versionedFields(ctx context.Context, user services.UserID) ([]rdb.VersionedField, error) {
-	seen, err := positions.Of[services.SortableID](ctx, s.db, user, positions.LiveBoardView)
+	seen, err := positions.Of[uint64](ctx, s.db, user, positions.LiveBoardView)
 	if err != nil || seen == 0 {
 		return nil, err
 	}
-	return []rdb.VersionedField{seenVersionedField(seen)}, nil
-}
-
-// seenVersionedField is the versioned field of a seen position.
-func seenVersionedField(seen services.SortableID) rdb.VersionedField {
-	return rdb.LiveSeenVersionedField(uint64(seen))
+	return []rdb.VersionedField{rdb.LiveSeenVersionedField(seen)}, nil
 }
 
 // followedHosts are the hosts that a user follows and may see, as their document names them, ordered by ID.

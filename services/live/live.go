@@ -103,7 +103,7 @@ func New(cfg Config) *Service {
 	// engines need not import a feature.
 	cfg.Fanout.RegisterHosts(s.mergeHost)
 	cfg.Projector.RegisterHostsReader(s.followedHosts)
-	cfg.Projector.AddPositionReader("live board", positions.LiveBoardView, seenVersionedField, s.versionedFields)
+	cfg.Projector.AddPositionReader("live board", positions.LiveBoardView, rdb.LiveSeenVersionedField, s.versionedFields)
 	cfg.Projector.RegisterAuditPart("live board", s.audit)
 	cfg.Projector.RegisterExpiringRows("former positions of shows", s.forgetAfterSessions(forgetFormerPositions))
 	cfg.Projector.RegisterExpiringRows("ended follows of hosts", s.forgetAfterSessions(forgetPastFollows))

@@ -35,7 +35,7 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *st
 	return &jobs.Command{
 		Name: "markLiveBoardSeen", Actor: viewer,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			version := services.SortableID(session.Version)
+			version := session.Version
 			if present && tx.EventMoment() != 0 {
 				var err error
 				if version, err = boardVersionBefore(ctx, tx, tx.EventTime()); err != nil {
@@ -62,8 +62,8 @@ var selectBoardVersionBefore = sql.NewStatement("version of the board at a time"
 
 // boardVersionBefore returns the last version of the board from before a time: the version before the next start of a show, or the
 // newest version if there was no start since.
-func boardVersionBefore(ctx context.Context, tx *sql.Tx, at time.Time) (version services.SortableID, err error) {
-	var next services.SortableID
+func boardVersionBefore(ctx context.Context, tx *sql.Tx, at time.Time) (version uint64, err error) {
+	var next uint64
 	_, err = tx.One(ctx, selectBoardVersionBefore, []any{at}, &version, &next)
 	if next > 0 {
 		version = min(version, next-1)

@@ -1,12 +1,3 @@
-// Package people holds the data of users: the facts in SQL (profiles, visits, follows, restrictions, and what one user may see of
-// another), the node cache of profiles and IDs, and the projection of profiles. The commands are in services/social.
-//
-// A user exists once the host application names them or their own token first asks; nothing else creates users. Whether a follow
-// shows posts is a column of the follow, kept right under the lock of the follower's row.
-//
-// The main types: services.FollowEdge is a follow as feeds and fan-outs read it, with its mode; services.Restriction is a mute, a
-// block or a hide; Memory is the node cache, which follows the changelog. Statements of other packages build on HidesFromCondition,
-// HiddenOrBlockedCondition and FollowColumns, so that visibility and modes are defined once.
 package people
 
 import (

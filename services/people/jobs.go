@@ -5,24 +5,9 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
-	"tidings/services/rdb"
-	"tidings/services/sql"
 )
 
 const jobProjectProfile = "profile" // the kind of jobs that copy a profile to Redis; key: the user, whose profile changed
-
-// ProfileProjector projects users' profiles into their copies in Redis. It is safe for concurrent use.
-type ProfileProjector struct {
-	db    *sql.DB
-	redis *rdb.Projections
-}
-
-// NewProfileProjector makes the projection of profiles, and registers its kind of jobs.
-func NewProfileProjector(engine *jobs.Engine, db *sql.DB, redis *rdb.Projections) *ProfileProjector {
-	p := &ProfileProjector{db, redis}
-	engine.Register(jobs.Kind{Name: jobProjectProfile, Class: jobs.ShortClass, Each: jobs.UserWork(p.Project), ChangedCounts: jobs.NoCounts()})
-	return p
-}
 
 // Project projects a user's profile into its copy. It may run late or twice: the copy keeps the newer version. A user who is
 // being erased has no profile and gets no copy.

@@ -59,7 +59,7 @@ func OfUsers[P ~uint64](ctx context.Context, r sql.Reader, users []services.User
 }
 
 // OfViews returns a user's positions in some views, such as HomeFeedView, by the code of the view. Views that the user never looked at
-// are absent.
-func OfViews(ctx context.Context, r sql.Reader, user services.UserID, viewCodes ...string) (map[string]services.SortableID, error) {
-	return sql.ReadMap[string, services.SortableID](ctx, r, positionsOf, user, viewCodes)
+// are absent. What a position is depends on the view, as in Advance.
+func OfViews(ctx context.Context, r sql.Reader, user services.UserID, viewCodes ...string) (map[string]uint64, error) {
+	return sql.ReadMap[string, uint64](ctx, r, positionsOf, user, viewCodes)
 }

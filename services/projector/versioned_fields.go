@@ -12,7 +12,7 @@ import (
 type VersionedFieldReader func(ctx context.Context, user services.UserID) ([]rdb.VersionedField, error)
 
 // seenPositions are a user's positions in the views of registered readers, by view code; a view that they never looked at is absent.
-type seenPositions = map[string]services.SortableID
+type seenPositions = map[string]uint64
 
 // namedVersionedFieldReader has the two readers of one source's versioned fields, and the name under which they are registered.
 type namedVersionedFieldReader struct {
@@ -33,7 +33,7 @@ func (p *Projector) AddVersionedFields(name string, read, audit VersionedFieldRe
 
 // AddPositionReader adds the two readers of a source whose only versioned field is a user's position in a view: of makes the field of
 // the position, for rebuilds, and audit reads the field for the audit. A rebuild reads the positions in all views at once.
-func (p *Projector) AddPositionReader(name, view string, of func(position services.SortableID) rdb.VersionedField, audit VersionedFieldReader) {
+func (p *Projector) AddPositionReader(name, view string, of func(position uint64) rdb.VersionedField, audit VersionedFieldReader) {
 	p.addReader(namedVersionedFieldReader{name, view, func(_ context.Context, _ services.UserID, at seenPositions) ([]rdb.VersionedField, error) {
 		// Without a position the field keeps its initial value, and costs nothing.
 		if at[view] == 0 {

@@ -41,8 +41,12 @@ var nonFeatures = map[string]featureImports{
 	"services/projector": {"people positions posts", "a document begins with the home feed and the visit of its user"},
 	"services/nodecache": {"people posts", "it holds posts, and the users who wrote them"},
 
+	// This imports none, but names the fields that features have in documents. Its fixedVersionedFields says why the features do not
+	// register them.
+	"services/rdb": {},
+
 	// These serve all features and know none.
-	"services": {}, "services/sql": {}, "services/redis": {}, "services/rdb": {}, "services/jobs": {}, "services/changelog": {}, "services/metrics": {}, "services/trace": {},
+	"services": {}, "services/sql": {}, "services/redis": {}, "services/jobs": {}, "services/changelog": {}, "services/metrics": {}, "services/trace": {},
 	"services/outbound": {}, "services/leases": {}, "services/erase": {}, "services/export": {}, "services/importer": {}, "services/ratelimit": {}, "services/push": {},
 	"services/badge/source": {}, "services/demo": {}, "services/audit": {},
 }
@@ -80,8 +84,9 @@ const (
 	enginesHistory = "services/sql/migrate_keys.go"
 )
 
-// featureWord matches the names in package services that belong to one feature.
-var featureWord = regexp.MustCompile(`^(Max)?(Host)?(Post|Show|Notification|Conversation|Message|SiteMessage|Announcement|View|Feed|Follow|Categor)`)
+// featureWord matches the names in package services that belong to one feature. Source and Badge are no such names: a kind of job says
+// which sources' counts it changes.
+var featureWord = regexp.MustCompile(`^(Max)?(Host)?(Post|Show|Notification|Conversation|Message|SiteMessage|Announcement|View|Feed|Follow|Categor|Author|Live|Dot|Mention)`)
 
 // checkEngineWords checks that an engine uses no type or constant of a feature. All of these are in package services, which engines
 // import too.

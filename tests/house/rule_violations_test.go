@@ -130,6 +130,7 @@ func TestEveryHouseRuleFindsAViolation(t *testing.T) {
 		"a library without words":   {map[string]string{"services/rdb/lua/lib.lua": "-- KEYS ARGV returns\n"}, "the header does not name helpers"},
 		"an engine's type":          {map[string]string{"services/sql/s.go": goFileText("sql", "", "var x = services.PostID(1)\n")}, "s.go:3: an engine names services.PostID"},
 		"an engine's constant":      {map[string]string{"services/jobs/j.go": goFileText("jobs", "", "func f(n int) bool { return n > services.FeedRetention }\n")}, "j.go:3: an engine names services.FeedRetention"},
+		"an engine's count":         {map[string]string{"services/redis/r.go": goFileText("redis", "", "var x services.LiveCount\n")}, "r.go:3: an engine names services.LiveCount"},
 		"a long script":             {map[string]string{"services/rdb/lua/a.lua": luaHeader + emptyLines40 + strings.Repeat("\n", 16)}, "60 lines, fewer than 60"},
 	})
 }
