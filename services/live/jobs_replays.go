@@ -23,9 +23,10 @@ const (
 
 func (s *Service) replayKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobFanOutReplay, Class: jobs.ShortClass, Each: jobs.ObjectWork(s.fanOutReplay), ChangedCounts: jobs.NoCounts()},
-		{Name: jobFanOutHostReplays, Class: jobs.ShortClass, Each: s.fanOutReplays, ChangedCounts: jobs.NoCounts()},
-		{Name: jobReplayChunk, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.runReplayChunk), ChangedCounts: jobs.NoCounts()},
+		{Name: jobFanOutReplay, Class: jobs.ShortClass, Each: jobs.ObjectWork(s.fanOutReplay), ChangedCounts: jobs.NoCounts(), NamesUser: jobs.NoUser},
+		{Name: jobFanOutHostReplays, Class: jobs.ShortClass, Each: s.fanOutReplays, ChangedCounts: jobs.NoCounts(), NamesUser: jobs.UserInKey},
+		{Name: jobReplayChunk, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.runReplayChunk),
+			ChangedCounts: jobs.NoCounts(), NamesUser: jobs.UserInPayload(replayChunk.NamedUsers)},
 	}
 }
 

@@ -32,12 +32,17 @@ type recipientChunk struct {
 	EventMoment    services.SortableID         `json:"moment,omitempty"` // see Cause.Moment
 }
 
+// namedUsers are the users that the job names.
+func (c recipientChunk) namedUsers() []services.UserID { return c.Users }
+
 // hostJobKinds are the kinds of jobs of host notifications.
 func (s *Service) hostJobKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobNotifyChunk, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.notifyChunk), ChangedCounts: jobs.CountsOf(usersOfChunk, services.SourceNotifications)},
-		{Name: jobWithdraw, Class: jobs.BulkClass, Each: jobs.ObjectWork(s.withdrawFromRecipients), ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceNotifications)},
-		{Name: jobPurgeCategory, Class: jobs.BulkClass, Each: s.purgeCategory, ChangedCounts: jobs.NoCounts()},
+		{Name: jobNotifyChunk, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.notifyChunk),
+			ChangedCounts: jobs.CountsOf(usersOfChunk, services.SourceNotifications), NamesUser: jobs.UserInPayload(recipientChunk.namedUsers)},
+		{Name: jobWithdraw, Class: jobs.BulkClass, Each: jobs.ObjectWork(s.withdrawFromRecipients),
+			ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceNotifications), NamesUser: jobs.NoUser},
+		{Name: jobPurgeCategory, Class: jobs.BulkClass, Each: s.purgeCategory, ChangedCounts: jobs.NoCounts(), NamesUser: jobs.NoUser},
 	}
 }
 
