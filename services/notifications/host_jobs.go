@@ -124,9 +124,9 @@ func (s *Service) withdrawFromRecipients(ctx context.Context, _ jobs.Job, id ser
 }
 
 var (
-	// The second condition is the condition of the index of the host application's states.
+	// The second condition lets the statement use the index of the host application's states.
 	usersWithCategory = sql.NewStatement("users with a category of the host", `
-SELECT recipient FROM notification_state WHERE category = $1 AND category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER') ORDER BY recipient LIMIT $2`)
+SELECT recipient FROM notification_state WHERE category = $1 AND `+hostCategoryCondition+` ORDER BY recipient LIMIT $2`)
 
 	// A client may mark notifications up to a position that it was shown, even after the position's row is deleted: the column gone keeps
 	// the greatest such position.
