@@ -104,6 +104,3 @@ func (f *Fanout) Lag(ctx context.Context) (lag Lag, err error) {
 	}
 	return lag, nil
 }
-
-// DeliveredEntries is the number of entries that this node has put into inboxes.
-func (f *Fanout) DeliveredEntries() uint64 { return f.deliveredEntries.Load() }

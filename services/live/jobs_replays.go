@@ -187,9 +187,6 @@ func (s *Service) addReplays(ctx context.Context, stamp redis.ClockStamp, entrie
 	return results, err
 }
 
-// ReplaysDelivered is how many times this node has put replays into a list that lacked them.
-func (s *Service) ReplaysDelivered() uint64 { return s.replaysDelivered.Load() }
-
 // addReplaysAgain reads the follow again for a follower whose list refused replays, and adds the replays if the follow still exists. The
 // replays are not read again: they do not change.
 func (s *Service) addReplaysAgain(ctx context.Context, edge services.FollowEdge, entries []replayEntry) error {
