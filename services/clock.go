@@ -2,6 +2,7 @@ package services
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,25 @@ func Every(ctx context.Context, period time.Duration, do func(ctx context.Contex
 			return ctx.Err()
 		case <-ticker.C:
 			do(ctx)
+		}
+	}
+}
+
+// TakeTurns calls turn until ctx ends, and rests after each call for as long as turn says. It logs message when turns begin to fail,
+// because an engine is away, and when they succeed again: not at each failed turn.
+func TakeTurns(ctx context.Context, log *slog.Logger, message string, turn func(ctx context.Context) (rest time.Duration, err error)) error {
+	waits := false
+	for {
+		rest, err := turn(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if failed := err != nil; failed != waits {
+			waits = failed
+			log.Info(message, "waits", waits, "error", err)
+		}
+		if err := Sleep(ctx, rest); err != nil {
+			return err
 		}
 	}
 }

@@ -207,8 +207,5 @@ func (c *handedConn) tryReturnToFront(room int) bool {
 
 // CloseWrite closes the sending side. The HTTP server calls it before it closes a connection that it has not read to the end.
 func (c *handedConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
+	return closeWrite(c.Conn)
 }

@@ -99,23 +99,6 @@ func parseHop(text string) (netip.Addr, bool) {
 	return withPort.Addr().Unmap(), err == nil
 }
 
-// parseProxies reads addresses and networks (10.0.0.0/8), or returns the item that is neither. A single address is read as a
-// network of one address.
-func parseProxies(items []string) (proxies []netip.Prefix, wrong string) {
-	for _, item := range items {
-		network, err := netip.ParsePrefix(item)
-		if err != nil {
-			address, err := netip.ParseAddr(item)
-			if err != nil {
-				return nil, item
-			}
-			network = netip.PrefixFrom(address, address.BitLen())
-		}
-		proxies = append(proxies, network.Masked())
-	}
-	return proxies, ""
-}
-
 // concurrencyLimiter counts the open items of each holder, such as the connections of an address or the sockets of a user, up to a limit.
 // A holder without an item takes no memory. concurrencyLimiter is safe for concurrent use.
 type concurrencyLimiter struct {

@@ -170,7 +170,7 @@ func TestClosedSocketsAreNotCounted(t *testing.T) {
 }
 
 func TestClientAddress(t *testing.T) {
-	proxies, wrong := parseProxies([]string{"10.0.0.0/8", "192.0.2.1", "fd00::/8"})
+	proxies, wrong := services.ParseNetworks([]string{"10.0.0.0/8", "192.0.2.1", "fd00::/8"})
 	if wrong != "" {
 		t.Fatal(wrong)
 	}
@@ -204,7 +204,7 @@ func TestClientAddress(t *testing.T) {
 			t.Errorf("%s: %s: want %s", test.name, got, test.want)
 		}
 	}
-	if _, wrong := parseProxies([]string{"10.0.0.1", "example.com"}); wrong != "example.com" {
+	if _, wrong := services.ParseNetworks([]string{"10.0.0.1", "example.com"}); wrong != "example.com" {
 		t.Errorf("the wrong one is %q", wrong)
 	}
 }

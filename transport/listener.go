@@ -83,7 +83,12 @@ func (c *countedConn) Close() error {
 // CloseWrite closes the sending side. The HTTP server does so before it closes a connection whose request it has not read to
 // the end, so that the client still receives the answer.
 func (c *countedConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+	return closeWrite(c.Conn)
+}
+
+// closeWrite closes the sending side of a connection, if it has sides.
+func closeWrite(conn net.Conn) error {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
 	return nil

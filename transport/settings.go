@@ -103,16 +103,12 @@ type ProxySettings struct {
 
 // Faults returns the reasons why settings are invalid, by flag.
 func (s ProxySettings) Faults() map[string]string {
-	reason := ""
-	if _, wrong := parseProxies(s.Trusted); wrong != "" {
-		reason = services.Quote(wrong) + " is not an address or a network like 10.0.0.1 or 10.0.0.0/8"
-	}
-	return map[string]string{"trusted-proxies": reason}
+	return map[string]string{"trusted-proxies": services.CheckNetworks(s.Trusted)}
 }
 
 // Networks are the networks of the proxies. Faults has checked them.
 func (s ProxySettings) Networks() []netip.Prefix {
-	networks, _ := parseProxies(s.Trusted)
+	networks, _ := services.ParseNetworks(s.Trusted)
 	return networks
 }
 

@@ -30,9 +30,7 @@ func (s *socket) refuse(err error) error {
 // closeAndDiscardInput closes the socket, and discards what the client sends until it closes the connection.
 func (s *socket) closeAndDiscardInput(code int, reason string) {
 	s.close(code, reason)
-	if half, ok := s.frameWriter.conn.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite() // so a client that waits for the end of the connection need not wait for closeAnswerTimeout
-	}
+	_ = closeWrite(s.frameWriter.conn) // so a client that waits for the end of the connection need not wait for closeAnswerTimeout
 	_ = s.frameWriter.conn.SetReadDeadline(deadlineAfter(closeAnswerTimeout))
 	_, _ = io.CopyN(io.Discard, s.frameWriter.conn, maxDiscardedBytes)
 }

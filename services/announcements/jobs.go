@@ -19,8 +19,10 @@ const (
 // kinds are the jobs that New registers.
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: kindStart, Class: jobs.ShortClass, Each: jobs.ObjectWork(s.runStart), ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceAnnouncements)},
-		{Name: kindProjectUser, Class: jobs.ShortClass, Each: jobs.UserWork(s.project), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceAnnouncements)},
+		{Name: kindStart, Class: jobs.ShortClass, Each: jobs.ObjectWork(s.runStart),
+			ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceAnnouncements), NamesUser: jobs.NoUser},
+		{Name: kindProjectUser, Class: jobs.ShortClass, Each: jobs.UserWork(s.project),
+			ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceAnnouncements), NamesUser: jobs.UserInKey},
 	}
 }
 

@@ -101,31 +101,18 @@ func (a *Audit) Stats() Stats {
 // Run audits until ctx ends. It rests after each turn, so that it takes only a part of the capacity of SQL and Redis: half as long
 // as the turn took, at most maxPauseBetweenTurns, and that long if no turn was due.
 func (a *Audit) Run(ctx context.Context) error {
-	timer := time.NewTimer(maxPauseBetweenTurns)
-	defer timer.Stop()
-	// waits is logged when it changes, not once a second while an engine is away.
-	waits := false
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-timer.C:
-		}
+	if err := services.Sleep(ctx, maxPauseBetweenTurns); err != nil {
+		return err
+	}
+	return services.TakeTurns(ctx, a.Log, "the audit waits for SQL or Redis, or continues", func(ctx context.Context) (rest time.Duration, err error) {
 		began := time.Now()
 		more, err := a.RunOnce(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if failed := err != nil; failed != waits {
-			waits = failed
-			a.Log.Info("the audit waits for SQL or Redis, or continues", "waits", waits, "error", err)
-		}
-		rest := maxPauseBetweenTurns
+		rest = maxPauseBetweenTurns
 		if more && err == nil {
 			rest = min(rest, time.Since(began)/2)
 		}
-		timer.Reset(rest)
-	}
+		return rest, err
+	})
 }
 
 // RunOnce checks the suspects again, and takes the next turn when it is due. It reports whether it took one.

@@ -36,10 +36,14 @@ const (
 // kinds are the jobs that New registers. All of them read the facts when they run, so they may run twice, late, and in any order.
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobProject, Class: jobs.ShortClass, Each: conversationJobFunc(s.projectIfCountedOnWrite), ChangedCounts: jobs.CountsOf(s.membersOrEveryone, services.SourceConversations)},
-		{Name: jobProjectAll, Class: jobs.BulkClass, Each: conversationJobFunc(s.projectAllAndSwitchToRead), ChangedCounts: jobs.CountsOf(s.membersOrEveryone, services.SourceConversations)},
-		{Name: jobProjectMember, Class: jobs.ShortClass, Each: memberJobFunc(s.projectMember), ChangedCounts: jobs.CountsOf(jobs.SecondUserOfKey, services.SourceConversations)},
-		{Name: jobEndLeases, Class: jobs.ShortClass, Each: memberJobFunc(s.endExpiredLeases), ChangedCounts: jobs.CountsOf(jobs.SecondUserOfKey, services.SourceConversations)},
+		{Name: jobProject, Class: jobs.ShortClass, Each: conversationJobFunc(s.projectIfCountedOnWrite),
+			ChangedCounts: jobs.CountsOf(s.membersOrEveryone, services.SourceConversations), NamesUser: jobs.NoUser},
+		{Name: jobProjectAll, Class: jobs.BulkClass, Each: conversationJobFunc(s.projectAllAndSwitchToRead),
+			ChangedCounts: jobs.CountsOf(s.membersOrEveryone, services.SourceConversations), NamesUser: jobs.NoUser},
+		{Name: jobProjectMember, Class: jobs.ShortClass, Each: memberJobFunc(s.projectMember),
+			ChangedCounts: jobs.CountsOf(jobs.SecondUserOfKey, services.SourceConversations), NamesUser: jobs.SecondUserInKey},
+		{Name: jobEndLeases, Class: jobs.ShortClass, Each: memberJobFunc(s.endExpiredLeases),
+			ChangedCounts: jobs.CountsOf(jobs.SecondUserOfKey, services.SourceConversations), NamesUser: jobs.SecondUserInKey},
 	}
 }
 

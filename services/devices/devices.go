@@ -82,7 +82,7 @@ type Service struct {
 // New makes the Web Push of a node.
 func New(cfg Config) *Service {
 	cfg.Settings = services.WithDefaults(cfg.Settings)
-	allow, _ := outbound.ParseNetworks(cfg.Allow) // Faults has checked them
+	allow, _ := services.ParseNetworks(cfg.Allow) // Faults has checked them
 	guard := outbound.Guard{Allow: allow, SettingName: "--web-push-allow (TIDINGS_WEB_PUSH_ALLOW)"}
 	s := &Service{cfg: cfg, keys: cfg.keys(), db: cfg.DB, guard: guard, client: outbound.NewClient(guard, cfg.Timeout, cfg.RequestsPerService), maxPerStep: 500, firstDeviceRegistered: make(chan struct{}, 1)}
 	if s.On() {

@@ -3,7 +3,7 @@ package devices
 import (
 	"time"
 
-	"tidings/services/outbound"
+	"tidings/services"
 )
 
 // Settings are the settings of Web Push. New takes the default for a number that is zero.
@@ -21,7 +21,7 @@ type Settings struct {
 // Faults returns the reasons why settings are invalid, by flag. The key and the subject are checked together under the key, and the
 // subject also alone, so that each error names its flag.
 func (s Settings) Faults() map[string]string {
-	faults := map[string]string{"vapid-private-key": "", "vapid-subject": "", "web-push-allow": outbound.CheckNetworks(s.Allow)}
+	faults := map[string]string{"vapid-private-key": "", "vapid-subject": "", "web-push-allow": services.CheckNetworks(s.Allow)}
 	if s.VAPIDPrivateKey == "" && s.VAPIDSubject == "" {
 		return faults
 	}

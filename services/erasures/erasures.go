@@ -103,7 +103,8 @@ func New(cfg Config) *Service {
 		}
 		s.stepIndex[step.Name] = i
 	}
-	cfg.Jobs.Register(jobs.Kind{Name: JobKind, Class: jobs.BulkClass, Each: s.run, ChangedCounts: jobs.NoCounts()})
+	// The key is the user, but no step of an erasure may remove the erasure's own job: hence NoUser.
+	cfg.Jobs.Register(jobs.Kind{Name: JobKind, Class: jobs.BulkClass, Each: s.run, ChangedCounts: jobs.NoCounts(), NamesUser: jobs.NoUser})
 	cfg.Changelog.Register(changelog.Kind{Name: logKind, Load: s.forgetErasedUsers})
 	return s
 }

@@ -29,7 +29,13 @@ type erasureWorld struct {
 // newErasureWorld makes a node whose erasures consist of the given steps, and the user to erase.
 func newErasureWorld(t *testing.T, options fanouttest.Options, steps ...erase.Step) *erasureWorld {
 	t.Helper()
-	w := &erasureWorld{World: fanouttest.New(t, options)}
+	return newErasureWorldIn(fanouttest.New(t, options), steps...)
+}
+
+// newErasureWorldIn makes the erasures of a node, and the user to erase.
+func newErasureWorldIn(world *fanouttest.World, steps ...erase.Step) *erasureWorld {
+	world.TB.Helper()
+	w := &erasureWorld{World: world}
 	w.Service = New(Config{
 		DB: w.DB, Redis: w.Redis, Jobs: w.Fanout.Engine, People: w.Caches.People, Changelog: w.Caches.Changelog, Clock: w.Clock, Steps: steps,
 		OnErasureBegun: func(key string) { w.begunErasureKeys = append(w.begunErasureKeys, key) },

@@ -36,7 +36,8 @@ func TestRequestsDuringAnErasureLeaveNoNames(t *testing.T) {
 			}
 			return erase.StepResult{}, nil
 		}}
-		w := newErasureWorld(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded"}, slices.Concat(jobs.EraseSteps(JobKind), acts.EraseSteps, []erase.Step{request})...)
+		world := fanouttest.New(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded"})
+		w := newErasureWorldIn(world, slices.Concat(world.Fanout.EraseSteps(), acts.EraseSteps, []erase.Step{request})...)
 		w.cfg.KeyRemovers = []erase.KeyRemover{acts.RemoveUserKey, jobs.EraseKeyFromRefusalsSince}
 		w.runToEnd(w.beginErasure())
 		for _, table := range []string{"acts", "idempotency", "erasures"} {

@@ -37,9 +37,10 @@ const (
 // counts.
 func (f *Fanout) authorKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobUpdateMode, Class: jobs.ShortClass, Each: jobs.UserWork(f.updateMode), ChangedCounts: jobs.NoCounts()},
-		{Name: jobUpdateAllModes, Class: jobs.BulkClass, Each: f.queueModeJobs, ChangedCounts: jobs.NoCounts()},
-		{Name: jobNameAuthorInDocuments, Class: jobs.BulkClass, Each: jobs.PayloadWork(f.runNameAuthorChunk), ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed)},
+		{Name: jobUpdateMode, Class: jobs.ShortClass, Each: jobs.UserWork(f.updateMode), ChangedCounts: jobs.NoCounts(), NamesUser: jobs.UserInKey},
+		{Name: jobUpdateAllModes, Class: jobs.BulkClass, Each: f.queueModeJobs, ChangedCounts: jobs.NoCounts(), NamesUser: jobs.NoUser},
+		{Name: jobNameAuthorInDocuments, Class: jobs.BulkClass, Each: jobs.PayloadWork(f.runNameAuthorChunk),
+			ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed), NamesUser: jobs.UserInPayload(FollowerChunk.NamedUsers)},
 	}
 }
 
@@ -53,6 +54,9 @@ type FollowerChunk struct {
 	After  services.UserID `json:"after"` // the followers' IDs are greater than this
 	To     services.UserID `json:"to"`    // the greatest ID that a follower of the chunk may have
 }
+
+// NamedUsers are the users that a job of the chunk names.
+func (c FollowerChunk) NamedUsers() []services.UserID { return []services.UserID{c.Author} }
 
 // UpdateModeJob is the job that recounts an author's followers a little later than now, because a follow or an unfollow has changed
 // their number. The jobs of one author have one key, so a burst of follows is one count.

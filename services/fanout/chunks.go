@@ -34,6 +34,9 @@ type postChunk struct {
 	OnlineFirst bool `json:"-"`
 }
 
+// namedUsers are the users that a job of the chunk names.
+func (c postChunk) namedUsers() []services.UserID { return []services.UserID{c.Author} }
+
 // fanOut brings a post to its author and then to their followers, or takes a deleted post from them: at once when the followers are one
 // chunk, else by a job for each chunk. These jobs replace the given job in one transaction. A pulled post goes to the author's feed
 // alone. For a post that is in no feed, only its copy in Redis is updated. Every step may be repeated.

@@ -29,14 +29,16 @@ const (
 func (f *Fanout) feedKinds() []jobs.Kind {
 	everyFeed := jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed)
 	ownFeed := jobs.CountsOf(jobs.FirstUserOfKey, services.SourceHomeFeed)
+	author := jobs.UserInPayload(postChunk.namedUsers)
 	return []jobs.Kind{
-		{Name: jobFanOut, Class: jobs.ShortClass, Each: jobs.ObjectWork(f.fanOut), ChangedCounts: everyFeed},
-		{Name: jobRemovePost, Class: jobs.ShortClass, Each: jobs.ObjectWork(f.fanOut), ChangedCounts: everyFeed},
-		{Name: jobPushChunk, Class: jobs.BulkClass, Each: jobs.PayloadWork(f.runPostChunk), ChangedCounts: everyFeed},
-		{Name: jobPushOnlineChunk, Class: jobs.UrgentClass, Each: jobs.PayloadWork(f.runOnlineChunk), ChangedCounts: everyFeed},
-		{Name: jobDropChunk, Class: jobs.BulkClass, Each: jobs.PayloadWork(f.runPostChunk), ChangedCounts: everyFeed},
-		{Name: jobFollow, Class: jobs.ShortClass, Each: jobs.PairWork(f.ReconcileFollow), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceHomeFeed, services.SourceLiveBoard)},
-		{Name: jobProjectSeen, Class: jobs.ShortClass, Each: jobs.UserWork(f.ProjectSeen), ChangedCounts: ownFeed},
+		{Name: jobFanOut, Class: jobs.ShortClass, Each: jobs.ObjectWork(f.fanOut), ChangedCounts: everyFeed, NamesUser: jobs.NoUser},
+		{Name: jobRemovePost, Class: jobs.ShortClass, Each: jobs.ObjectWork(f.fanOut), ChangedCounts: everyFeed, NamesUser: jobs.NoUser},
+		{Name: jobPushChunk, Class: jobs.BulkClass, Each: jobs.PayloadWork(f.runPostChunk), ChangedCounts: everyFeed, NamesUser: author},
+		{Name: jobPushOnlineChunk, Class: jobs.UrgentClass, Each: jobs.PayloadWork(f.runOnlineChunk), ChangedCounts: everyFeed, NamesUser: author},
+		{Name: jobDropChunk, Class: jobs.BulkClass, Each: jobs.PayloadWork(f.runPostChunk), ChangedCounts: everyFeed, NamesUser: author},
+		{Name: jobFollow, Class: jobs.ShortClass, Each: jobs.PairWork(f.ReconcileFollow),
+			ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceHomeFeed, services.SourceLiveBoard), NamesUser: jobs.UserInKey},
+		{Name: jobProjectSeen, Class: jobs.ShortClass, Each: jobs.UserWork(f.ProjectSeen), ChangedCounts: ownFeed, NamesUser: jobs.UserInKey},
 	}
 }
 
@@ -102,6 +104,3 @@ func (f *Fanout) Lag(ctx context.Context) (lag Lag, err error) {
 	}
 	return lag, nil
 }
-
-// DeliveredEntries is the number of entries that this node has put into inboxes.
-func (f *Fanout) DeliveredEntries() uint64 { return f.deliveredEntries.Load() }

@@ -18,7 +18,8 @@ const jobMuteEnd = "mute.end" // key: muter/muted. The mute may be over
 // FollowJob.
 func (f *Fanout) restrictionKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobMuteEnd, Class: jobs.ShortClass, Each: jobs.PairWork(f.endMute), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceHomeFeed)},
+		{Name: jobMuteEnd, Class: jobs.ShortClass, Each: jobs.PairWork(f.endMute),
+			ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceHomeFeed), NamesUser: jobs.UserInKey},
 	}
 }
 

@@ -12,7 +12,7 @@ const jobProjectPostCopy = "post.copy" // key: post ID. Writes a post that was e
 
 // kinds are the kinds of this package's own jobs. A copy changes no count.
 func (s *Service) kinds() []jobs.Kind {
-	return []jobs.Kind{{Name: jobProjectPostCopy, Class: jobs.ShortClass, Each: jobs.ObjectWork(s.runProjectPostCopy), ChangedCounts: jobs.NoCounts()}}
+	return []jobs.Kind{{Name: jobProjectPostCopy, Class: jobs.ShortClass, Each: jobs.ObjectWork(s.runProjectPostCopy), ChangedCounts: jobs.NoCounts(), NamesUser: jobs.NoUser}}
 }
 
 // projectPostCopyJob is the job that writes a changed post into its copy in Redis. The command Edit writes the copy at once; the

@@ -36,16 +36,15 @@ var (
 const eraseJobsDueAfter = time.Minute
 
 // EraseSteps are the steps that remove the idempotency keys of a user, the user's name in the keys of others, and the jobs that
-// name the user. The parameter except is a kind whose jobs stay. Due jobs still update projections, so they run: a pass that finds such
-// a job is followed by another one.
-func EraseSteps(except string) []erase.Step {
+// name the user. Due jobs still update projections, so they run: a pass that finds such a job is followed by another one.
+func (e *Engine) EraseSteps() []erase.Step {
 	return []erase.Step{
 		{Name: "idempotency", Run: func(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (erase.StepResult, error) {
 			n, err := tx.Run(ctx, eraseIdempotency, idempotencyScope(at.User), erase.RowsPerRun)
 			return erase.StepResult{More: n == erase.RowsPerRun}, err
 		}},
 		{Name: "idempotency_refusals", Run: eraseKeyFromRefusals},
-		eraseJobsStep("jobs", jobRange, eraseJobs, except), eraseJobsStep("dead_jobs", deadJobRange, eraseDeadJobs, except),
+		e.eraseJobsStep("jobs", jobRange, eraseJobs), e.eraseJobsStep("dead_jobs", deadJobRange, eraseDeadJobs),
 	}
 }
 
@@ -88,7 +87,7 @@ func eraseKeyFromRefusalsBetween(ctx context.Context, tx *sql.Tx, key string, af
 
 // eraseJobsStep is the step that goes through all jobs of a table, because no index finds those that name a user. Of the jobs that
 // name the user, it deletes dead jobs and jobs that are planned for later than eraseJobsDueAfter, and waits for the others.
-func eraseJobsStep(table string, find, remove sql.Statement, except string) erase.Step {
+func (e *Engine) eraseJobsStep(table string, find, remove sql.Statement) erase.Step {
 	bound := erase.ScanPartEndFinder(table, "id")
 	return erase.Step{Name: table, Run: func(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (done erase.StepResult, err error) {
 		end, last, err := bound(ctx, tx, at.ResumeAfter)
@@ -97,15 +96,14 @@ func eraseJobsStep(table string, find, remove sql.Statement, except string) eras
 		}
 		var gone []int64
 		waiting := 0
-		// A job names a user by its key or in its payload, in the formats of all kinds: erase.JobNamesUser knows them.
 		err = tx.Each(ctx, find, []any{at.ResumeAfter, end}, func(scan func(...any) error) error {
 			var job Job
 			var due int64
-			if err := scan(&job.ID, &job.Kind, &job.Key, &job.Payload, &due); err != nil || job.Kind == except {
+			if err := scan(&job.ID, &job.Kind, &job.Key, &job.Payload, &due); err != nil {
 				return err
 			}
 			switch {
-			case !erase.JobNamesUser(at.User, job.Kind, job.Key, job.Payload):
+			case !e.namesUser(job, at.User):
 			// Dead jobs have no time: the statement gives them 0.
 			case due == 0 || due > sql.Micros(tx.Now.Add(eraseJobsDueAfter)):
 				gone = append(gone, job.ID)

@@ -29,7 +29,7 @@ func (e *unreliableEngine) kinds() []jobs.Kind {
 		e.onJobRead()
 		return userFromKeyLength(ctx, job)
 	}
-	return []jobs.Kind{{Name: "paint", Each: do, ChangedCounts: jobs.CountsOf(users, "RED")}}
+	return []jobs.Kind{{Name: "paint", Each: do, NamesUser: jobs.NoUser, ChangedCounts: jobs.CountsOf(users, "RED")}}
 }
 
 // runJobsAndBeat lets a worker run the due jobs and checks that they fail exactly if the engine does not answer (away). Then it runs one

@@ -22,9 +22,9 @@ func twoNodes(t *testing.T) (n, other *node) {
 	t.Helper()
 	url := sqltest.Postgres(t)
 	kinds := []jobs.Kind{
-		{Name: "paint", Each: doNothing, ChangedCounts: jobs.CountsOf(userFromKeyLength, "RED", "BLUE")},
-		{Name: "flood", Each: doNothing, ChangedCounts: jobs.CountsOf(jobs.Everyone, "RED")},
-		{Name: "lost", Each: doNothing, ChangedCounts: jobs.CountsOf(func(context.Context, jobs.Job) ([]services.UserID, bool, error) {
+		{Name: "paint", Each: doNothing, NamesUser: jobs.NoUser, ChangedCounts: jobs.CountsOf(userFromKeyLength, "RED", "BLUE")},
+		{Name: "flood", Each: doNothing, NamesUser: jobs.NoUser, ChangedCounts: jobs.CountsOf(jobs.Everyone, "RED")},
+		{Name: "lost", Each: doNothing, NamesUser: jobs.NoUser, ChangedCounts: jobs.CountsOf(func(context.Context, jobs.Job) ([]services.UserID, bool, error) {
 			return nil, false, errors.New("the key cannot be read")
 		}, "BLUE")},
 		shortJobKind("dry", doNothing),
@@ -90,7 +90,7 @@ func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 func TestAllCountsAreBehindOnlyWhileASilentNodesJobsAreUnknown(t *testing.T) {
 	url := sqltest.Postgres(t)
 	answers := false
-	kind := jobs.Kind{Name: "paint", Each: doNothing, ChangedCounts: jobs.CountsOf(func(ctx context.Context, job jobs.Job) ([]services.UserID, bool, error) {
+	kind := jobs.Kind{Name: "paint", Each: doNothing, NamesUser: jobs.NoUser, ChangedCounts: jobs.CountsOf(func(ctx context.Context, job jobs.Job) ([]services.UserID, bool, error) {
 		if !answers {
 			return nil, false, services.Errorf(services.Unavailable, "the database does not answer")
 		}
@@ -130,8 +130,8 @@ func TestTheTakeoverDoesNotWaitForOverdueJobs(t *testing.T) {
 		return nil, false, services.Errorf(services.Unavailable, "the database does not answer")
 	}
 	kinds := []jobs.Kind{
-		{Name: "paint", Each: doNothing, ChangedCounts: jobs.CountsOf(userFromKeyLength, "RED")},
-		{Name: "slow", Class: jobs.BulkClass, Each: doNothing, ChangedCounts: jobs.CountsOf(unknown, "BLUE")},
+		{Name: "paint", Each: doNothing, NamesUser: jobs.NoUser, ChangedCounts: jobs.CountsOf(userFromKeyLength, "RED")},
+		{Name: "slow", Class: jobs.BulkClass, Each: doNothing, NamesUser: jobs.NoUser, ChangedCounts: jobs.CountsOf(unknown, "BLUE")},
 	}
 	n, other := newNode(t, url, "here", nil, kinds...), newNode(t, url, "gone", nil, kinds...)
 	heart := n.Heartbeat()

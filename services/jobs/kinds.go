@@ -37,6 +37,10 @@ type Kind struct {
 	// ChangedCounts states the counts that jobs of the kind change: CountsOf or NoCounts. A kind without it is refused, because
 	// the counts of a dead node's job would then be shown as exact.
 	ChangedCounts ChangedCounts
+
+	// NamesUser finds the jobs that name a user: UserInKey, UserInPayload or NoUser, for instance. A kind without it is refused, because
+	// erasures would leave its jobs.
+	NamesUser NamesUser
 }
 
 // callEach runs one job. A panic is a failure of the job: a bug in one kind must not end the process, which runs all others.
@@ -85,7 +89,7 @@ func NoCounts() ChangedCounts { return ChangedCounts{isSet: true} }
 func Everyone(context.Context, Job) ([]services.UserID, bool, error) { return nil, true, nil }
 
 // Register adds kinds, before workers and heartbeat start. It panics on a kind without a name, with a name that is taken,
-// with both or neither of Each and Batch, or without the counts that it changes: those are bugs in the program.
+// with both or neither of Each and Batch, or without ChangedCounts or NamesUser: those are bugs in the program.
 func (e *Engine) Register(kinds ...Kind) {
 	for _, kind := range kinds {
 		if err := e.check(kind); err != nil {
@@ -112,6 +116,8 @@ func (e *Engine) check(kind Kind) error {
 		return errors.New("it needs either Each or Batch")
 	case !kind.ChangedCounts.isSet:
 		return errors.New("it does not state the counts that it changes")
+	case kind.NamesUser == nil:
+		return errors.New("it does not state which users its jobs name")
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // A kind is registered once, and with all its parts. If a kind did not state the counts that it changes, counts that lack the jobs of
-// a dead node would be shown as exact.
+// a dead node would be shown as exact. If it did not state which users its jobs name, erasures would leave its jobs.
 func TestAnIncompleteKindIsRefused(t *testing.T) {
 	batch := func(context.Context, []jobs.Job) []error { return nil }
 	counts := jobs.CountsOf(jobs.Everyone, "RED")
@@ -23,16 +23,17 @@ func TestAnIncompleteKindIsRefused(t *testing.T) {
 		says string // a part of the panic of Register; "": the kind is accepted
 		kind jobs.Kind
 	}{
-		{"", jobs.Kind{Name: "paint", Class: jobs.ShortClass, Each: doNothing, ChangedCounts: counts}},
-		{"", jobs.Kind{Name: "dry", Class: jobs.UrgentClass, Batch: batch, ChangedCounts: jobs.NoCounts()}},
-		{"no name", jobs.Kind{Each: doNothing, ChangedCounts: counts}},
-		{"registered already", jobs.Kind{Name: "first", Each: doNothing, ChangedCounts: counts}},
-		{"no queue class", jobs.Kind{Name: "paint", Class: 3, Each: doNothing, ChangedCounts: counts}},
-		{"either Each or Batch", jobs.Kind{Name: "paint", ChangedCounts: counts}},
-		{"either Each or Batch", jobs.Kind{Name: "paint", Each: doNothing, Batch: batch, ChangedCounts: counts}},
+		{"", jobs.Kind{Name: "paint", Class: jobs.ShortClass, Each: doNothing, ChangedCounts: counts, NamesUser: jobs.NoUser}},
+		{"", jobs.Kind{Name: "dry", Class: jobs.UrgentClass, Batch: batch, ChangedCounts: jobs.NoCounts(), NamesUser: jobs.NoUser}},
+		{"no name", jobs.Kind{Each: doNothing, ChangedCounts: counts, NamesUser: jobs.NoUser}},
+		{"registered already", jobs.Kind{Name: "first", Each: doNothing, ChangedCounts: counts, NamesUser: jobs.NoUser}},
+		{"no queue class", jobs.Kind{Name: "paint", Class: 3, Each: doNothing, ChangedCounts: counts, NamesUser: jobs.NoUser}},
+		{"either Each or Batch", jobs.Kind{Name: "paint", ChangedCounts: counts, NamesUser: jobs.NoUser}},
+		{"either Each or Batch", jobs.Kind{Name: "paint", Each: doNothing, Batch: batch, ChangedCounts: counts, NamesUser: jobs.NoUser}},
 		{"counts that it changes", jobs.Kind{Name: "paint", Each: doNothing}},
 		{"counts that it changes", jobs.Kind{Name: "paint", Each: doNothing, ChangedCounts: jobs.CountsOf(jobs.Everyone)}},
 		{"counts that it changes", jobs.Kind{Name: "paint", Each: doNothing, ChangedCounts: jobs.CountsOf(nil, "RED")}},
+		{"which users its jobs name", jobs.Kind{Name: "paint", Each: doNothing, ChangedCounts: counts}},
 	} {
 		e := jobs.New(jobs.Config{})
 		e.Register(shortJobKind("first", doNothing))
@@ -62,12 +63,12 @@ func TestEachClassHasItsWorkers(t *testing.T) {
 		return nil
 	}
 	n := sqliteNode(t, nil,
-		jobs.Kind{Name: "short", Class: jobs.ShortClass, ChangedCounts: jobs.NoCounts(), Batch: func(_ context.Context, claimed []jobs.Job) []error {
+		jobs.Kind{Name: "short", Class: jobs.ShortClass, ChangedCounts: jobs.NoCounts(), NamesUser: jobs.NoUser, Batch: func(_ context.Context, claimed []jobs.Job) []error {
 			done = append(done, fmt.Sprint("short ", len(claimed)))
 			return make([]error, len(claimed))
 		}},
-		jobs.Kind{Name: "bulk", Class: jobs.BulkClass, Each: each, ChangedCounts: jobs.NoCounts()},
-		jobs.Kind{Name: "urgent", Class: jobs.UrgentClass, Each: each, ChangedCounts: jobs.NoCounts()},
+		jobs.Kind{Name: "bulk", Class: jobs.BulkClass, Each: each, ChangedCounts: jobs.NoCounts(), NamesUser: jobs.NoUser},
+		jobs.Kind{Name: "urgent", Class: jobs.UrgentClass, Each: each, ChangedCounts: jobs.NoCounts(), NamesUser: jobs.NoUser},
 	)
 	for range 3 {
 		n.enqueue(jobs.KeyedJob("short", ""), jobs.KeyedJob("bulk", ""), jobs.KeyedJob("urgent", ""))
@@ -130,7 +131,7 @@ func TestAWorkerThatLostItsLeaseHasNoEffect(t *testing.T) {
 				return err
 			}
 			return n.Replace(ctx, job, chunks)
-		}), jobs.Kind{Name: "dry", Class: jobs.BulkClass, Each: doNothing, ChangedCounts: jobs.NoCounts()})
+		}), jobs.Kind{Name: "dry", Class: jobs.BulkClass, Each: doNothing, ChangedCounts: jobs.NoCounts(), NamesUser: jobs.NoUser})
 		for _, kind := range []string{"paint", "split"} {
 			n.enqueue(jobs.KeyedJob(kind, ""))
 			late := n.claim()

@@ -79,7 +79,7 @@ func eachDatabase(t *testing.T, test func(t *testing.T, n *node)) {
 
 // shortJobKind returns a kind of short job that only calls a function.
 func shortJobKind(name string, do func(ctx context.Context, job jobs.Job) error) jobs.Kind {
-	return jobs.Kind{Name: name, Class: jobs.ShortClass, Each: do, ChangedCounts: jobs.NoCounts()}
+	return jobs.Kind{Name: name, Class: jobs.ShortClass, Each: do, ChangedCounts: jobs.NoCounts(), NamesUser: jobs.NoUser}
 }
 
 // doNothing is the work of a job that has no effect.

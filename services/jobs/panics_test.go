@@ -77,7 +77,7 @@ func TestAPanicFailsItsJobAlone(t *testing.T) {
 func TestAPanicInABatchFailsItsJobAlone(t *testing.T) {
 	settings, log := recordLog()
 	var done []string
-	n := sqliteNode(t, settings, jobs.Kind{Name: "paint", Class: jobs.ShortClass, ChangedCounts: jobs.NoCounts(), Batch: func(_ context.Context, batch []jobs.Job) []error {
+	n := sqliteNode(t, settings, jobs.Kind{Name: "paint", Class: jobs.ShortClass, ChangedCounts: jobs.NoCounts(), NamesUser: jobs.NoUser, Batch: func(_ context.Context, batch []jobs.Job) []error {
 		for _, job := range batch {
 			if job.Key == "bad" {
 				panic("while it works")
@@ -102,7 +102,7 @@ func TestAPanicInABatchFailsItsJobAlone(t *testing.T) {
 
 // A batch that returns a wrong number of outcomes is a bug of its kind: its jobs fail, and the process goes on.
 func TestABatchWithAWrongNumberOfOutcomesFails(t *testing.T) {
-	n := sqliteNode(t, nil, jobs.Kind{Name: "paint", Class: jobs.ShortClass, ChangedCounts: jobs.NoCounts(), Batch: func(_ context.Context, batch []jobs.Job) []error {
+	n := sqliteNode(t, nil, jobs.Kind{Name: "paint", Class: jobs.ShortClass, ChangedCounts: jobs.NoCounts(), NamesUser: jobs.NoUser, Batch: func(_ context.Context, batch []jobs.Job) []error {
 		return make([]error, len(batch)+1)
 	}})
 	n.enqueue(jobs.KeyedJob("paint", "a"), jobs.KeyedJob("paint", "b"))

@@ -62,7 +62,7 @@ WITH next AS MATERIALIZED (
 )
 `+selectShow+`shows s WHERE s.host > $1 AND s.host <= (SELECT max(host) FROM next) AND s.status < 2 AND `+everOnBoards+` ORDER BY s.host, s.id`)
 
-	// Ordered by until_at, the rows are a range of the index show_history_by_age; ShowHistory sorts them by show.
+	// Ordered by until_at, the rows are a range of the index show_history_by_age; showHistory sorts them by show.
 	showHistory = sql.NewStatement("where shows stood", `SELECT show, host, ver, until_ver, until_at, status, score FROM show_history
 		WHERE until_at >= $1 ORDER BY until_at`)
 
@@ -191,14 +191,14 @@ func countUpcoming(ctx context.Context, tx *sql.Tx, host services.UserID, limit 
 	return count, err
 }
 
-// ActiveShows lists the upcoming and live shows that are on boards, of the next hosts with IDs above after, at most limit hosts,
+// activeShows lists the upcoming and live shows that are on boards, of the next hosts with IDs above after, at most limit hosts,
 // in order of host. The shows of one host are together, in order of ID. An empty result means that there are no more.
-func (d database) ActiveShows(ctx context.Context, after services.UserID, limit int) ([]Show, error) {
+func (d database) activeShows(ctx context.Context, after services.UserID, limit int) ([]Show, error) {
 	return selectShows(ctx, d.Runner, activeShows, after, limit)
 }
 
-// ShowHistory lists the former positions of shows that have moved since a time, in order of show and version.
-func (d database) ShowHistory(ctx context.Context, since time.Time) ([]formerPosition, error) {
+// showHistory lists the former positions of shows that have moved since a time, in order of show and version.
+func (d database) showHistory(ctx context.Context, since time.Time) ([]formerPosition, error) {
 	list, err := sql.ReadRows(ctx, d, showHistory, []any{since}, func(scan sql.Scan, former *formerPosition) error {
 		var until, status int64
 		if err := scan(&former.Show, &former.Host, &former.FromVersion, &former.UntilVersion, &until, &status, &former.Score); err != nil {
@@ -213,8 +213,8 @@ func (d database) ShowHistory(ctx context.Context, since time.Time) ([]formerPos
 	return list, err
 }
 
-// EndedShows lists the shows in ShowHistory that are now replays or cancelled, in order of ID.
-func (d database) EndedShows(ctx context.Context, since time.Time) ([]Show, error) {
+// endedShows lists the shows in showHistory that are now replays or cancelled, in order of ID.
+func (d database) endedShows(ctx context.Context, since time.Time) ([]Show, error) {
 	return selectShows(ctx, d.Runner, endedShows, since)
 }
 

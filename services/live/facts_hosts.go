@@ -197,8 +197,8 @@ func recordHostLiveVersion(ctx context.Context, tx *sql.Tx, host services.UserID
 	return err
 }
 
-// HostVersions lists the versions of the hosts with user IDs above after, at most limit, in order of user ID.
-func (d database) HostVersions(ctx context.Context, after services.UserID, limit int) ([]hostLiveVersion, error) {
+// hostVersions lists the versions of the hosts with user IDs above after, at most limit, in order of user ID.
+func (d database) hostVersions(ctx context.Context, after services.UserID, limit int) ([]hostLiveVersion, error) {
 	return sql.ReadRows(ctx, d, hostLiveVersions, []any{after, limit}, func(scan sql.Scan, one *hostLiveVersion) error {
 		return scan(&one.Host, &one.LiveVersion, &one.HasPulledReplays)
 	})

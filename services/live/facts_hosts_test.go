@@ -82,7 +82,7 @@ func TestAHostIsPublishedOnceDocumentsListIt(t *testing.T) {
 	})
 }
 
-// HostVersions lists, for each host, the version at which their live shows last changed, and whether they have pulled replays.
+// hostVersions lists, for each host, the version at which their live shows last changed, and whether they have pulled replays.
 func TestVersionsOfHosts(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.addHosts(7, 8, 9)
@@ -93,8 +93,8 @@ func TestVersionsOfHosts(t *testing.T) {
 		pulled.Pull = true
 		b.addShows(pulled, aShow(6, 8, ShowReplay, 1))
 		want := []hostLiveVersion{{Host: 7, LiveVersion: 5}, {Host: 8, LiveVersion: 4}, {Host: 9, HasPulledReplays: true}}
-		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.HostVersions(b.Ctx, 0, 10))(b.T), want)
-		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.HostVersions(b.Ctx, 7, 1))(b.T), want[1:2])
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.hostVersions(b.Ctx, 0, 10))(b.T), want)
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.hostVersions(b.Ctx, 7, 1))(b.T), want[1:2])
 	})
 }
 

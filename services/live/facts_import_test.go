@@ -36,9 +36,9 @@ func TestImportedShows(t *testing.T) {
 			ids = append(ids, show.ID)
 			want[show.ID] = show
 		}
-		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.Shows(b.Ctx, ids))(b.T), want)
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.showsByID(b.Ctx, ids))(b.T), want)
 		// The replay was on no board before its version. The shows of the host that not all documents name are on no board yet.
-		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, now))(b.T), []formerPosition{{Show: 23, Host: 3, UntilVersion: 7, UntilAt: now, Status: ShowCancelled}})
-		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 10))(b.T)), []services.ShowID{3, 13})
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.showHistory(b.Ctx, now))(b.T), []formerPosition{{Show: 23, Host: 3, UntilVersion: 7, UntilAt: now, Status: ShowCancelled}})
+		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.activeShows(b.Ctx, 0, 10))(b.T)), []services.ShowID{3, 13})
 	})
 }

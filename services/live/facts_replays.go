@@ -22,7 +22,7 @@ var (
 		ORDER BY s.ended_at DESC, s.id DESC LIMIT $2`)
 
 	// For each host, the subselect finds the end of the last replay wanted, and all replays with that end or a newer one are
-	// read. Ends are not unique, so there may be more than the limit: PulledReplays drops the surplus.
+	// read. Ends are not unique, so there may be more than the limit: pulledReplays drops the surplus.
 	pulledReplays = sql.NewStatement("pulled replays", selectShow+`{rows $1 host BIGINT} AS a CROSS JOIN shows s
 WHERE s.host = a.host AND `+pulledReplay+` AND s.ended_at >= COALESCE((SELECT s.ended_at FROM shows s
 	WHERE s.host = a.host AND `+pulledReplay+` ORDER BY s.ended_at DESC, s.id DESC LIMIT 1 OFFSET $2), 0)
@@ -58,9 +58,9 @@ func newestReplaysOf(ctx context.Context, db *sql.DB, host services.UserID, limi
 	return selectShows(ctx, db.Runner, hostReplays, host, limit)
 }
 
-// PulledReplays lists the newest replays of hosts that are in no list, at most limit of each host: by host, the newest end
+// pulledReplays lists the newest replays of hosts that are in no list, at most limit of each host: by host, the newest end
 // first.
-func (d database) PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]Show, error) {
+func (d database) pulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]Show, error) {
 	found, err := selectShows(ctx, d.Runner, pulledReplays, sql.ColumnParameter(hosts), max(0, limit-1))
 	// of is the number of replays of the present host so far.
 	kept, of := found[:0], 0

@@ -102,16 +102,16 @@ func TestAShowIsStoredUnchanged(t *testing.T) {
 		}
 		b.MustWrite(func(tx *sql.Tx) error { return rewriteShow(b.Ctx, tx, show, &former) })
 		sqltest.Equal(b.T, read(), show)
-		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, former.UntilAt))(b.T), []formerPosition{former})
-		sqltest.Equal(b.T, len(sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, former.UntilAt.Add(time.Microsecond)))(b.T)), 0)
-		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.EndedShows(b.Ctx, former.UntilAt))(b.T)), []services.ShowID{show.ID})
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.showHistory(b.Ctx, former.UntilAt))(b.T), []formerPosition{former})
+		sqltest.Equal(b.T, len(sqltest.Must(database{b.DB}.showHistory(b.Ctx, former.UntilAt.Add(time.Microsecond)))(b.T)), 0)
+		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.endedShows(b.Ctx, former.UntilAt))(b.T)), []services.ShowID{show.ID})
 		show.Title = "b"
 		b.MustWrite(func(tx *sql.Tx) error { return rewriteShow(b.Ctx, tx, show, nil) })
 		sqltest.Equal(b.T, read(), show)
-		sqltest.Equal(b.T, len(sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, time.Time{}))(b.T)), 1)
+		sqltest.Equal(b.T, len(sqltest.Must(database{b.DB}.showHistory(b.Ctx, time.Time{}))(b.T)), 1)
 		sqltest.Equal(b.T, sqltest.Must(forgetFormerPositions(b.Ctx, b.DB, former.UntilAt))(b.T), 0)
 		sqltest.Equal(b.T, sqltest.Must(forgetFormerPositions(b.Ctx, b.DB, former.UntilAt.Add(time.Microsecond)))(b.T), 1)
-		sqltest.Equal(b.T, len(sqltest.Must(database{b.DB}.EndedShows(b.Ctx, time.Time{}))(b.T)), 0)
+		sqltest.Equal(b.T, len(sqltest.Must(database{b.DB}.endedShows(b.Ctx, time.Time{}))(b.T)), 0)
 
 		sqltest.WantCode(b.T, b.DB.Write(b.Ctx, func(tx *sql.Tx) error { return putShow(b.Ctx, tx, show) }), services.Conflict)
 	})
@@ -143,7 +143,7 @@ func TestShowsAreLocked(t *testing.T) {
 	})
 }
 
-// ActiveShows lists the upcoming and live shows that boards have, host by host. A page never ends within a host.
+// activeShows lists the upcoming and live shows that boards have, host by host. A page never ends within a host.
 func TestActiveShows(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		unpublished := aShow(90, 2, ShowUpcoming, 1)
@@ -155,11 +155,11 @@ func TestActiveShows(t *testing.T) {
 		}
 		b.addShows(shows...)
 		b.addShows(unpublished, alone, aShow(5, 2, ShowReplay, 9), aShow(6, 2, ShowCancelled, 9), aShow(7, 4, ShowReplay, 9))
-		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 10))(b.T), shows)
-		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 1))(b.T), shows[:2])
-		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ActiveShows(b.Ctx, 2, 1))(b.T), shows[2:3])
-		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ActiveShows(b.Ctx, 2, 2))(b.T), shows[2:])
-		sqltest.Equal(b.T, len(sqltest.Must(database{b.DB}.ActiveShows(b.Ctx, 7, 2))(b.T)), 0)
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.activeShows(b.Ctx, 0, 10))(b.T), shows)
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.activeShows(b.Ctx, 0, 1))(b.T), shows[:2])
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.activeShows(b.Ctx, 2, 1))(b.T), shows[2:3])
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.activeShows(b.Ctx, 2, 2))(b.T), shows[2:])
+		sqltest.Equal(b.T, len(sqltest.Must(database{b.DB}.activeShows(b.Ctx, 7, 2))(b.T)), 0)
 		b.MustWrite(func(tx *sql.Tx) error {
 			for limit, want := range map[int]int{1: 1, 2: 2, 5: 2} {
 				sqltest.Equal(b.T, sqltest.Must(countUpcoming(b.Ctx, tx, 2, limit))(b.T), want)
@@ -186,9 +186,9 @@ func TestReplaysOfHosts(t *testing.T) {
 		sqltest.Equal(b.T, idsOf(sqltest.Must(newestReplaysOf(b.Ctx, b.DB, 2, 2))(b.T)), []services.ShowID{2, 1})
 		sqltest.Equal(b.T, len(sqltest.Must(newestReplaysOf(b.Ctx, b.DB, 3, 2))(b.T)), 0)
 		hosts := []services.UserID{2, 3, 4}
-		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.PulledReplays(b.Ctx, hosts, 10))(b.T)), []services.ShowID{4, 6, 5, 7})
-		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.PulledReplays(b.Ctx, hosts, 2))(b.T)), []services.ShowID{4, 6, 7})
-		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.PulledReplays(b.Ctx, hosts, 1))(b.T)), []services.ShowID{4, 7})
+		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.pulledReplays(b.Ctx, hosts, 10))(b.T)), []services.ShowID{4, 6, 5, 7})
+		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.pulledReplays(b.Ctx, hosts, 2))(b.T)), []services.ShowID{4, 6, 7})
+		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.pulledReplays(b.Ctx, hosts, 1))(b.T)), []services.ShowID{4, 7})
 	})
 }
 

@@ -27,8 +27,9 @@ const remindersPerStep = 1000
 func (s *Service) kinds() []jobs.Kind {
 	return slices.Concat(s.hostKinds(), s.replayKinds(), []jobs.Kind{
 		// Closing comes in bursts, since shows are planned for the full hour: a batch reads all of them by one statement.
-		{Name: jobClose, Class: jobs.ShortClass, Batch: s.closeShows, ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
-		{Name: jobRemind, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.runRemind), ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceNotifications)},
+		{Name: jobClose, Class: jobs.ShortClass, Batch: s.closeShows, ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard), NamesUser: jobs.NoUser},
+		{Name: jobRemind, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.runRemind),
+			ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceNotifications), NamesUser: jobs.NoUser},
 	})
 }
 

@@ -24,10 +24,14 @@ const (
 
 func (s *Service) hostKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobHostIntoDocuments, Class: jobs.ShortClass, Each: s.runHostIntoDocuments, ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
-		{Name: jobHostIntoChunkDocuments, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.runHostIntoChunkDocuments), ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
-		{Name: jobHostsIntoDocuments, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.runHostsIntoDocuments), ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
-		{Name: jobLiveSeen, Class: jobs.ShortClass, Each: jobs.UserWork(s.projectSeen), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceLiveBoard)},
+		{Name: jobHostIntoDocuments, Class: jobs.ShortClass, Each: s.runHostIntoDocuments,
+			ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard), NamesUser: jobs.UserInKey},
+		{Name: jobHostIntoChunkDocuments, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.runHostIntoChunkDocuments),
+			ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard), NamesUser: jobs.UserInPayload(fanout.FollowerChunk.NamedUsers)},
+		{Name: jobHostsIntoDocuments, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.runHostsIntoDocuments),
+			ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard), NamesUser: jobs.UserInPayload(hostsPayload.namedUsers)},
+		{Name: jobLiveSeen, Class: jobs.ShortClass, Each: jobs.UserWork(s.projectSeen),
+			ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceLiveBoard), NamesUser: jobs.UserInKey},
 	}
 }
 
@@ -41,6 +45,9 @@ func hostIntoDocumentsJob(host services.UserID) jobs.NewJob {
 type hostsPayload struct {
 	Hosts []services.UserID `json:"hosts"`
 }
+
+// namedUsers are the users that the job names.
+func (p hostsPayload) namedUsers() []services.UserID { return p.Hosts }
 
 // hostsPerPublish bounds how many hosts one transaction publishes on boards, because the transaction locks the log of shows until it
 // ends.

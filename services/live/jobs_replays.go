@@ -23,9 +23,10 @@ const (
 
 func (s *Service) replayKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobFanOutReplay, Class: jobs.ShortClass, Each: jobs.ObjectWork(s.fanOutReplay), ChangedCounts: jobs.NoCounts()},
-		{Name: jobFanOutHostReplays, Class: jobs.ShortClass, Each: s.fanOutReplays, ChangedCounts: jobs.NoCounts()},
-		{Name: jobReplayChunk, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.runReplayChunk), ChangedCounts: jobs.NoCounts()},
+		{Name: jobFanOutReplay, Class: jobs.ShortClass, Each: jobs.ObjectWork(s.fanOutReplay), ChangedCounts: jobs.NoCounts(), NamesUser: jobs.NoUser},
+		{Name: jobFanOutHostReplays, Class: jobs.ShortClass, Each: s.fanOutReplays, ChangedCounts: jobs.NoCounts(), NamesUser: jobs.UserInKey},
+		{Name: jobReplayChunk, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.runReplayChunk),
+			ChangedCounts: jobs.NoCounts(), NamesUser: jobs.UserInPayload(replayChunk.NamedUsers)},
 	}
 }
 
@@ -185,9 +186,6 @@ func (s *Service) addReplays(ctx context.Context, stamp redis.ClockStamp, entrie
 	}
 	return results, err
 }
-
-// ReplaysDelivered is how many times this node has put replays into a list that lacked them.
-func (s *Service) ReplaysDelivered() uint64 { return s.replaysDelivered.Load() }
 
 // addReplaysAgain reads the follow again for a follower whose list refused replays, and adds the replays if the follow still exists. The
 // replays are not read again: they do not change.

@@ -74,7 +74,7 @@ func TestReplaysFollowTheFollows(t *testing.T) {
 	})
 }
 
-// ReplaysDelivered counts a replay once for each list that it is put into. The rebuild of a list counts as a rebuild, and waits for a
+// replaysDelivered counts a replay once for each list that it is put into. The rebuild of a list counts as a rebuild, and waits for a
 // free slot like the rebuild of a document.
 func TestListsOfReplaysAreCounted(t *testing.T) {
 	options := fanouttest.Options{Fanout: smallChunks, Projector: func(cfg *projector.Config) { cfg.MaxParallelRebuilds = 1 }}
@@ -88,13 +88,13 @@ func TestListsOfReplaysAreCounted(t *testing.T) {
 		for _, reader := range readers {
 			readOrRebuildBoard(w, reader)
 		}
-		delivered, rebuilt := showServiceOf(w).ReplaysDelivered(), w.Projector.RebuildStats().Begun
+		delivered, rebuilt := showServiceOf(w).replaysDelivered.Load(), w.Projector.RebuildStats().Begun
 		deleteReplayLists(w, readers[0])
 		show := newReplay(w, host)
 		w.RunAllJobs(w.Fanout)
 		enqueue(w, fanOutReplayJob(show))
 		w.RunAllJobs(w.Fanout) // no list lacks a replay
-		if got := showServiceOf(w).ReplaysDelivered() - delivered; got != 2 {
+		if got := showServiceOf(w).replaysDelivered.Load() - delivered; got != 2 {
 			t.Errorf("%d replays are put into lists, want one into each of 2", got)
 		}
 		deleteReplayLists(w, readers...)

@@ -202,7 +202,7 @@ func TestTheJanitorKeepsWhatSessionsNeed(t *testing.T) {
 	w.RunDueJobs(w.Fanout)
 	began := w.Clock.Now()
 	needed := func() (history int, unfollowed bool) {
-		list, err := database{w.DB}.ShowHistory(t.Context(), time.Time{})
+		list, err := database{w.DB}.showHistory(t.Context(), time.Time{})
 		w.Must(err)
 		unfollowed, err = unfollowedSince(t.Context(), w.DB, users[1], users[0], services.SortableIDAt(began.Add(-time.Minute)))
 		w.Must(err)

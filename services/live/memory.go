@@ -15,26 +15,26 @@ import (
 
 // memoryFacts reads shows for a node's cache.
 type memoryFacts interface {
-	// Shows reads shows in any state.
-	Shows(ctx context.Context, ids []services.ShowID) (map[services.ShowID]Show, error)
-	// ActiveShows lists the upcoming and live shows on boards, of up to limit hosts with IDs above after, grouped by host.
-	ActiveShows(ctx context.Context, after services.UserID, limit int) ([]Show, error)
-	// EndedShows lists the shows that are over or cancelled and have a row in ShowHistory(since).
-	EndedShows(ctx context.Context, since time.Time) ([]Show, error)
-	// ShowHistory lists the former positions of shows that moved since a time. If a show was over when it was put on
+	// showsByID reads shows in any state.
+	showsByID(ctx context.Context, ids []services.ShowID) (map[services.ShowID]Show, error)
+	// activeShows lists the upcoming and live shows on boards, of up to limit hosts with IDs above after, grouped by host.
+	activeShows(ctx context.Context, after services.UserID, limit int) ([]Show, error)
+	// endedShows lists the shows that are over or cancelled and have a row in showHistory(since).
+	endedShows(ctx context.Context, since time.Time) ([]Show, error)
+	// showHistory lists the former positions of shows that moved since a time. If a show was over when it was put on
 	// boards, its row says that it had no position before: from version 0 until that one.
-	ShowHistory(ctx context.Context, since time.Time) ([]formerPosition, error)
-	// PulledReplays lists hosts' newest replays that are in no list, at most limit of each host.
-	PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]Show, error)
-	// HostVersions lists up to limit hosts with IDs above after, in the order of their IDs.
-	HostVersions(ctx context.Context, after services.UserID, limit int) ([]hostLiveVersion, error)
+	showHistory(ctx context.Context, since time.Time) ([]formerPosition, error)
+	// pulledReplays lists hosts' newest replays that are in no list, at most limit of each host.
+	pulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]Show, error)
+	// hostVersions lists up to limit hosts with IDs above after, in the order of their IDs.
+	hostVersions(ctx context.Context, after services.UserID, limit int) ([]hostLiveVersion, error)
 }
 
 // database reads from SQL the facts that a node's cache is filled with.
 type database struct{ *sql.DB }
 
-// Shows reads shows in any state.
-func (d database) Shows(ctx context.Context, ids []services.ShowID) (map[services.ShowID]Show, error) {
+// showsByID reads shows in any state.
+func (d database) showsByID(ctx context.Context, ids []services.ShowID) (map[services.ShowID]Show, error) {
 	return readShows(ctx, d.Runner, ids)
 }
 
@@ -212,18 +212,18 @@ func (m *Memory) load(ctx context.Context) error {
 	if err := m.loadActive(ctx, state); err != nil {
 		return err
 	}
-	ended, err := m.facts.EndedShows(ctx, since)
+	ended, err := m.facts.endedShows(ctx, since)
 	if err != nil {
 		return err
 	}
 	for part := range slices.Chunk(pulls, pulledHostsPerRead) {
-		replays, err := m.facts.PulledReplays(ctx, part, services.FeedRetention)
+		replays, err := m.facts.pulledReplays(ctx, part, services.FeedRetention)
 		if err != nil {
 			return err
 		}
 		ended = append(ended, replays...)
 	}
-	history, err := m.facts.ShowHistory(ctx, since)
+	history, err := m.facts.showHistory(ctx, since)
 	if err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (m *Memory) load(ctx context.Context) error {
 // loadHosts reads the hosts' versions and returns the hosts with pulled replays.
 func (m *Memory) loadHosts(ctx context.Context, state *showState) (pulls []services.UserID, err error) {
 	for after := services.UserID(0); ; {
-		hosts, err := m.facts.HostVersions(ctx, after, hostsPerRead)
+		hosts, err := m.facts.hostVersions(ctx, after, hostsPerRead)
 		if err != nil || len(hosts) == 0 {
 			return pulls, err
 		}
@@ -252,7 +252,7 @@ func (m *Memory) loadHosts(ctx context.Context, state *showState) (pulls []servi
 // loadActive reads the upcoming and live shows of all hosts into state.
 func (m *Memory) loadActive(ctx context.Context, state *showState) error {
 	for after := services.UserID(0); ; {
-		active, err := m.facts.ActiveShows(ctx, after, hostsPerRead)
+		active, err := m.facts.activeShows(ctx, after, hostsPerRead)
 		if err != nil || len(active) == 0 {
 			return err
 		}

@@ -309,7 +309,7 @@ func (m *Memory) Shows(ctx context.Context, ids []services.ShowID) (map[services
 	if len(missing) == 0 {
 		return found, nil
 	}
-	facts, err := m.facts.Shows(ctx, missing)
+	facts, err := m.facts.showsByID(ctx, missing)
 	if err != nil {
 		return nil, err
 	}

@@ -131,10 +131,10 @@ func TestOpenBoardsAreNotified(t *testing.T) {
 	m := s.newCache()
 	readLog(t, m)
 	one, other := m.Shows.watchHosts(), m.Shows.watchHosts()
-	one.SetHosts(followedAuthors(7, 8))
-	other.SetHosts(followedAuthors(7))
-	other.SetHosts(followedAuthors(9))
-	other.SetHosts(followedAuthors(9))
+	one.setHosts(followedAuthors(7, 8))
+	other.setHosts(followedAuthors(7))
+	other.setHosts(followedAuthors(9))
+	other.setHosts(followedAuthors(9))
 	step := func(wantOne, wantOther bool, what string) {
 		t.Helper()
 		s.now = s.now.Add(time.Second)
@@ -142,7 +142,7 @@ func TestOpenBoardsAreNotified(t *testing.T) {
 		for i, want := range []bool{wantOne, wantOther} {
 			got := false
 			select {
-			case <-[]*boardHostsWatch{one, other}[i].Changed():
+			case <-[]*boardHostsWatch{one, other}[i].changed:
 				got = true
 			default:
 			}
@@ -166,8 +166,8 @@ func TestOpenBoardsAreNotified(t *testing.T) {
 	s.newestVersion++ // its entry is trimmed
 	s.schedule(4, 6, 5)
 	step(true, true, "a load")
-	one.Close()
-	other.Close()
+	one.close()
+	other.close()
 	s.schedule(5, 7, 5)
 	step(false, false, "closing")
 	if left := m.Shows.boards; len(left.hosts)+len(left.pending) != 0 || left.allChanged {
@@ -182,18 +182,18 @@ func TestNoNotificationPrecedesItsVersion(t *testing.T) {
 	m := s.newCache()
 	readLog(t, m)
 	board := m.Shows.watchHosts()
-	board.SetHosts(followedAuthors(7))
+	board.setHosts(followedAuthors(7))
 	s.schedule(1, 7, 5)
 	m.Shows.apply(s.log)
 	m.Shows.boards.notifyPending() // as a timer does
 	select {
-	case <-board.Changed():
+	case <-board.changed:
 		t.Errorf("the board was notified at version %d", m.Shows.Version())
 	default:
 	}
 	readLog(t, m)
 	select {
-	case <-board.Changed():
+	case <-board.changed:
 	default:
 		t.Error("the board was not notified")
 	}
@@ -324,9 +324,9 @@ func TestBoardsAreReadWhileTheLogIsApplied(t *testing.T) {
 					t.Errorf("%d shows, %v", len(found), err)
 				}
 				watch := m.Shows.watchHosts()
-				watch.SetHosts(followedAuthors(1, 2))
+				watch.setHosts(followedAuthors(1, 2))
 				m.Shows.setReaderHosts(watchedUser, followedAuthors(1, 2))
-				watch.Close()
+				watch.close()
 			}
 		})
 		group.Go(func() {

@@ -119,7 +119,7 @@ func (s *fakeShowSQL) LogAfter(_ context.Context, kind string, version uint64, l
 	return after, s.readError
 }
 
-func (s *fakeShowSQL) Shows(_ context.Context, ids []services.ShowID) (map[services.ShowID]Show, error) {
+func (s *fakeShowSQL) showsByID(_ context.Context, ids []services.ShowID) (map[services.ShowID]Show, error) {
 	s.showsReadByID += len(ids)
 	found := map[services.ShowID]Show{}
 	for _, id := range ids {
@@ -143,8 +143,8 @@ func (s *fakeShowSQL) showsWhere(of func(Show) bool) (list []Show) {
 	return list
 }
 
-// ActiveShows returns at most two hosts' shows, so that a load needs several calls.
-func (s *fakeShowSQL) ActiveShows(_ context.Context, after services.UserID, limit int) ([]Show, error) {
+// activeShows returns at most two hosts' shows, so that a load needs several calls.
+func (s *fakeShowSQL) activeShows(_ context.Context, after services.UserID, limit int) ([]Show, error) {
 	s.beforeRead("active")
 	hosts := map[services.UserID]bool{}
 	var list []Show
@@ -159,8 +159,8 @@ func (s *fakeShowSQL) ActiveShows(_ context.Context, after services.UserID, limi
 	return list, s.readError
 }
 
-// EndedShows lists the shows that are over or cancelled and have moved since a time.
-func (s *fakeShowSQL) EndedShows(_ context.Context, since time.Time) ([]Show, error) {
+// endedShows lists the shows that are over or cancelled and have moved since a time.
+func (s *fakeShowSQL) endedShows(_ context.Context, since time.Time) ([]Show, error) {
 	s.beforeRead("ended")
 	return s.showsWhere(func(one Show) bool {
 		return (one.Status == ShowReplay || one.Status == ShowCancelled) &&
@@ -168,8 +168,8 @@ func (s *fakeShowSQL) EndedShows(_ context.Context, since time.Time) ([]Show, er
 	}), s.readError
 }
 
-// ShowHistory lists the former positions that shows have left since a time.
-func (s *fakeShowSQL) ShowHistory(_ context.Context, since time.Time) (list []formerPosition, err error) {
+// showHistory lists the former positions that shows have left since a time.
+func (s *fakeShowSQL) showHistory(_ context.Context, since time.Time) (list []formerPosition, err error) {
 	s.beforeRead("history")
 	for _, former := range s.formerPositions {
 		if !former.UntilAt.Before(since) {
@@ -179,7 +179,7 @@ func (s *fakeShowSQL) ShowHistory(_ context.Context, since time.Time) (list []fo
 	return list, s.readError
 }
 
-func (s *fakeShowSQL) PulledReplays(_ context.Context, hosts []services.UserID, limit int) (list []Show, err error) {
+func (s *fakeShowSQL) pulledReplays(_ context.Context, hosts []services.UserID, limit int) (list []Show, err error) {
 	s.beforeRead("pulled")
 	for _, host := range hosts {
 		of := s.showsWhere(func(one Show) bool { return one.Host == host && one.Pull && one.Status == ShowReplay })
@@ -188,8 +188,8 @@ func (s *fakeShowSQL) PulledReplays(_ context.Context, hosts []services.UserID, 
 	return list, s.readError
 }
 
-// HostVersions returns the live versions of at most two hosts, so that a load needs several calls.
-func (s *fakeShowSQL) HostVersions(_ context.Context, after services.UserID, limit int) (list []hostLiveVersion, err error) {
+// hostVersions returns the live versions of at most two hosts, so that a load needs several calls.
+func (s *fakeShowSQL) hostVersions(_ context.Context, after services.UserID, limit int) (list []hostLiveVersion, err error) {
 	s.beforeRead("versions")
 	hosts := map[services.UserID]bool{} // whether the host pulls
 	for _, one := range s.shows {

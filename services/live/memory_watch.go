@@ -123,23 +123,21 @@ func (a *hostChangeReceivers[K]) due(now time.Time) (list []K) {
 
 // boardHostsWatch notifies an open board when a show of one of its hosts has changed.
 type boardHostsWatch struct {
-	boards  *hostChangeReceivers[*boardHostsWatch] // notifies this watch and those of the other open boards
-	changed chan struct{}                          // what Changed returns
+	boards *hostChangeReceivers[*boardHostsWatch] // notifies this watch and those of the other open boards
+	// changed gets a value when the position or the texts of a show have changed since the last value was received.
+	changed chan struct{}
 }
 
-// watchHosts makes the watch of an open board, without hosts; SetHosts sets them. Close the watch when the board closes.
+// watchHosts makes the watch of an open board, without hosts; setHosts sets them. Close the watch when the board closes.
 func (m *Memory) watchHosts() *boardHostsWatch {
 	return &boardHostsWatch{boards: m.boards, changed: make(chan struct{}, 1)}
 }
 
-// Changed is a channel that gets a value when the position or the texts of a show have changed since the last value was received.
-func (w *boardHostsWatch) Changed() <-chan struct{} { return w.changed }
+// setHosts sets the hosts of the board. Call it before reading their shows, so that no change is missed in between.
+func (w *boardHostsWatch) setHosts(hosts []services.FollowedAuthor) { w.boards.setHosts(w, hosts) }
 
-// SetHosts sets the hosts of the board. Call it before reading their shows, so that no change is missed in between.
-func (w *boardHostsWatch) SetHosts(hosts []services.FollowedAuthor) { w.boards.setHosts(w, hosts) }
-
-// Close ends the watch.
-func (w *boardHostsWatch) Close() { w.boards.remove([]*boardHostsWatch{w}) }
+// close ends the watch.
+func (w *boardHostsWatch) close() { w.boards.remove([]*boardHostsWatch{w}) }
 
 // wakeBoards puts a value into the channel of each board, unless one waits there already.
 func wakeBoards(boards []*boardHostsWatch) {

@@ -82,7 +82,7 @@ func (s showNode) changesInLog() (changes []loggedChange) {
 // factsText prints all of SQL's data on shows, except jobs and idempotency keys.
 func (s showNode) factsText(shows ...services.ShowID) string {
 	s.TB.Helper()
-	history, err := database{s.DB}.ShowHistory(s.TB.Context(), time.Time{})
+	history, err := database{s.DB}.showHistory(s.TB.Context(), time.Time{})
 	s.Must(err)
 	text := fmt.Sprintf("%+v %+v", s.changesInLog(), history)
 	for _, id := range shows {
@@ -166,7 +166,7 @@ func (s showNode) wantShowHistory(id services.ShowID, planned Show, later time.T
 	if over.LiveVersion != 4 || over.LiveStamp.Time().Before(over.StartedAt) || over.ReplayURL == "" || over.Title != title || over.Pull {
 		t.Errorf("over: %+v", over)
 	}
-	history, err := database{s.DB}.ShowHistory(t.Context(), time.Time{})
+	history, err := database{s.DB}.showHistory(t.Context(), time.Time{})
 	s.Must(err)
 	for i := range history {
 		history[i].UntilAt = time.Time{}
@@ -186,7 +186,7 @@ func (s showNode) wantShowHistory(id services.ShowID, planned Show, later time.T
 			moved = append(moved, change.Show.Status)
 		}
 	}
-	versions, err := database{s.DB}.HostVersions(t.Context(), host-1, 1)
+	versions, err := database{s.DB}.hostVersions(t.Context(), host-1, 1)
 	if !slices.Equal(moved, []ShowStatus{ShowLive, ShowReplay}) || err != nil || versions[0].LiveVersion != 5 {
 		t.Errorf("it moved with %v to %v, %v", moved, versions, err)
 	}
@@ -212,7 +212,7 @@ func TestShowsOfANewHostWaitUntilDocumentsListTheHost(t *testing.T) {
 		if len(s.changesInLog()) != 0 {
 			t.Fatalf("boards have %+v", s.changesInLog())
 		}
-		history, _ := database{w.DB}.ShowHistory(t.Context(), time.Time{})
+		history, _ := database{w.DB}.showHistory(t.Context(), time.Time{})
 		if len(history) != 0 {
 			t.Fatalf("history %+v", history)
 		}
@@ -230,7 +230,7 @@ func TestShowsOfANewHostWaitUntilDocumentsListTheHost(t *testing.T) {
 		if live := s.readShow(ids[0]); live.LiveVersion != 1 || live.LiveStamp == 0 {
 			t.Errorf("live: %+v", live)
 		}
-		history, _ = database{w.DB}.ShowHistory(t.Context(), time.Time{})
+		history, _ = database{w.DB}.showHistory(t.Context(), time.Time{})
 		if len(history) != 1 || history[0].Show != ids[1] || history[0].UntilVersion != 2 || history[0].Status != ShowCancelled {
 			t.Errorf("what was over came from nowhere: %+v", history)
 		}

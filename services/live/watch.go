@@ -51,7 +51,7 @@ func (s *Service) Watch(ctx context.Context, viewer services.UserID, session *st
 	changes := make(chan BoardChange)
 	go func() {
 		defer close(changes)
-		defer w.hostWatch.Close()
+		defer w.hostWatch.close()
 		push.SendDerivedStates(ctx, changes, badges, w.startWakes(ctx), w.readChange, BoardChange.same)
 	}()
 	return changes, nil
@@ -86,7 +86,7 @@ func (w *boardWatcher) startWakes(ctx context.Context) <-chan struct{} {
 			select {
 			case <-ctx.Done():
 				return
-			case <-w.hostWatch.Changed():
+			case <-w.hostWatch.changed:
 			case <-timer.C:
 			}
 			services.Signal(wakes)
@@ -170,7 +170,7 @@ func (w *boardWatcher) readHosts(ctx context.Context, badges *services.Badges, o
 		return err
 	}
 	// The hosts are set before the shows are read, so that the watch reports a change in between.
-	w.hostWatch.SetHosts(read.hosts)
+	w.hostWatch.setHosts(read.hosts)
 	// Another subscription or page may have taken the slot: then this session is over too. If the slot was taken from this watcher
 	// before, its present session has no slot, and stays.
 	given, taken := session.CreationID != 0, read.lease.Holder != "" && read.lease.Holder != session.name()

@@ -125,19 +125,11 @@ func readText(ctx context.Context, r sql.Reader, id ID) (text Text, found bool, 
 // edit changes the text for every recipient and leaves their read states; nil leaves a text as it is. The error is NOT_FOUND if
 // there is no such message.
 func edit(ctx context.Context, tx *sql.Tx, id ID, title, content *string) error {
-	changed, err := tx.Run(ctx, editMessage, id, nullableText(title), nullableText(content), tx.EventTime())
+	changed, err := tx.Run(ctx, editMessage, id, sql.TextOrNull(title), sql.TextOrNull(content), tx.EventTime())
 	if err == nil && changed == 0 {
 		err = notFound("siteMessageId", id)
 	}
 	return err
-}
-
-// nullableText is a parameter that may be null.
-func nullableText(text *string) any {
-	if text == nil {
-		return nil
-	}
-	return *text
 }
 
 // notFound is the error for a message that does not exist, or that the user does not have: both get the same error.

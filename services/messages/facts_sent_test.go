@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/erase"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
 )
@@ -106,17 +106,20 @@ func TestAMarkFindsAMessageWhileItIsDelivered(t *testing.T) {
 	})
 }
 
-// The keys of deliveries name no user: an erasure would delete dead jobs whose keys name its user.
-func TestKeysOfDeliveriesNameNoUser(t *testing.T) {
-	queued, err := sendJobs(17, make([]services.UserID, 20*recipientsPerDelivery), false)
+// A delivery names its recipients, and nobody whose ID its key resembles: an erasure would delete it if it were dead.
+func TestDeliveriesNameTheirRecipientsAlone(t *testing.T) {
+	kinds := (&Service{}).kinds()
+	delivery := kinds[slices.IndexFunc(kinds, func(kind jobs.Kind) bool { return kind.Name == jobDeliver })]
+	const recipient = 1000
+	queued, err := sendJobs(17, slices.Repeat([]services.UserID{recipient}, 20*recipientsPerDelivery), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
 	for i, job := range queued {
-		for _, user := range []services.UserID{17, services.UserID(i)} {
-			if erase.JobNamesUser(user, job.Kind, job.Key, nil) {
-				t.Errorf("%s names user %d", job.Key, user)
+		for _, user := range []services.UserID{17, services.UserID(i), recipient} {
+			if got := delivery.NamesUser(jobs.Job{Key: job.Key, Payload: job.Payload}, user); got != (user == recipient) {
+				t.Errorf("%s names user %d: %t", job.Key, user, got)
 			}
 		}
 		if seen[job.Key] || !strings.HasPrefix(job.Key, services.SortableID(17).String()) {

@@ -27,11 +27,16 @@ type delivery struct {
 	SentInPast bool              `json:"dated,omitempty"` // it was sent at a past time: it is read for users whose marks cover it
 }
 
+// namedUsers are the users that the job names.
+func (d delivery) namedUsers() []services.UserID { return d.Users }
+
 // kinds are the kinds of jobs that New registers.
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobDeliver, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.deliver), ChangedCounts: jobs.CountsOf(deliveryRecipients, services.SourceSiteMessages)},
-		{Name: jobCounts, Class: jobs.ShortClass, Each: jobs.UserWork(s.projectCounts), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceSiteMessages)},
+		{Name: jobDeliver, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.deliver),
+			ChangedCounts: jobs.CountsOf(deliveryRecipients, services.SourceSiteMessages), NamesUser: jobs.UserInPayload(delivery.namedUsers)},
+		{Name: jobCounts, Class: jobs.ShortClass, Each: jobs.UserWork(s.projectCounts),
+			ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceSiteMessages), NamesUser: jobs.UserInKey},
 	}
 }
 
@@ -73,8 +78,7 @@ func sendJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob, e
 // maxChunksPerMessage is the most jobs that a message has if it was sent by one call.
 const maxChunksPerMessage = (maxRecipients + recipientsPerDelivery - 1) / recipientsPerDelivery
 
-// deliveryJobKey is the key of a message's i-th job. Each job has its own key, because jobs of one key become one. The key has no
-// slash: the part of a key after a slash is a user.
+// deliveryJobKey is the key of a message's i-th job. Each job has its own key, because jobs of one key become one.
 func deliveryJobKey(message ID, i int) string {
 	return fmt.Sprintf("%s.%d", services.SortableID(message), i)
 }

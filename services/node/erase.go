@@ -19,7 +19,7 @@ func (s *Server) wireErasures(feedService *feed.Service, chatService *chat.Servi
 		// A request that began before the erasure ends before its last pass begins, even if it is a batch, which may take longer, and
 		// even if the clocks of two nodes differ.
 		RequestGrace: max(30*time.Second, 2*s.Config.Requests.OperationTimeout),
-		Steps:        eraseSteps(feedService, s.Live, chatService), KeyRemovers: []erase.KeyRemover{acts.RemoveUserKey, jobs.EraseKeyFromRefusalsSince}, OnErasureBegun: func(key string) {
+		Steps:        eraseSteps(s.Jobs, feedService, s.Live, chatService), KeyRemovers: []erase.KeyRemover{acts.RemoveUserKey, jobs.EraseKeyFromRefusalsSince}, OnErasureBegun: func(key string) {
 			if s.sockets != nil { // the sockets are made later, and nobody is connected before
 				s.sockets.CloseUser(key)
 			}

@@ -9,7 +9,7 @@ import (
 
 // deviceGoneHandler returns the function that runs once the last socket of a device is closed. It ends the leases by which the device
 // is inside conversations. The socket's last goroutine calls the function when its own context has ended, so the function has a timeout
-// of its own. If it fails, the leases expire after InsideLease.
+// of its own. If it fails, the leases expire after chat.Settings.InsideLease.
 func (s *Server) deviceGoneHandler(root *resolvers.Resolver) func(services.Viewer) {
 	return func(viewer services.Viewer) {
 		ctx, cancel := context.WithTimeout(context.Background(), s.Config.Requests.OperationTimeout)

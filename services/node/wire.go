@@ -15,7 +15,6 @@ import (
 	"tidings/services/chat"
 	"tidings/services/devices"
 	"tidings/services/erase"
-	"tidings/services/erasures"
 	"tidings/services/export"
 	"tidings/services/fanout"
 	"tidings/services/feed"
@@ -148,14 +147,14 @@ var AllExportKinds = slices.Concat(
 // eraseSteps are all steps that remove a user, in order. The effects on others are undone before the user's own facts go. The jobs
 // come after all steps that queue some. The logs and the acts of operators are last. A feature that keeps something of a user has its
 // steps here. tests/nodes erases a user and looks through every table and key for what is left.
-func eraseSteps(feedService *feed.Service, liveService *live.Service, chatService *chat.Service) []erase.Step {
+func eraseSteps(engine *jobs.Engine, feedService *feed.Service, liveService *live.Service, chatService *chat.Service) []erase.Step {
 	return slices.Concat(
 		// First come the parts that could still send something of the user outside.
 		stream.EraseSteps, webhooks.EraseSteps, devices.EraseSteps,
 		social.EraseSteps, people.EraseSteps, feedService.EraseSteps(), liveService.EraseSteps(), notifications.EraseSteps,
 		chatService.EraseSteps(), messages.EraseSteps, announcements.EraseSteps, views.EraseSteps, positions.EraseSteps,
 		projector.EraseSteps, []erase.Step{fanout.EraseStep}, posts.EraseSteps, refs.EraseSteps,
-		jobs.EraseSteps(erasures.JobKind),
+		engine.EraseSteps(),
 		[]erase.Step{people.EraseChangelog(people.ProfileChangelogKind, nodecache.PullChangelogKind), fanout.EraseLogStep}, acts.EraseSteps,
 	)
 }

@@ -4,6 +4,7 @@ import "tidings/services/export"
 
 // Exports are the kinds of lines of an export of a user. Each cause is a line, with the ID of its row in the list: a line has one
 // actor and one action, and a row of the list may group several. Hidden causes are lines too, as they are data of the recipient.
+// A cause of the category FOLLOW has neither a subject nor an object.
 var Exports = []export.LineKind{
 	// The ID is the position of the group's first cause, else of its newest, else of the cause itself: an earlier release inserted
 	// groups without a first, and a group whose causes were all undone has no newest. NULL stands for a field that the category does
@@ -22,7 +23,7 @@ var Exports = []export.LineKind{
 		FROM notification_causes c JOIN host_notifications h ON h.id = c.object AND h.category = c.category LEFT JOIN users u ON u.number = c.actor
 		LEFT JOIN refs r ON r.type = 'hostNotification' AND r.object = h.id
 		LEFT JOIN notification_groups g ON g.recipient = c.recipient AND g.category = c.category AND g.subject = c.subject AND g.bucket = c.bucket
-		WHERE c.recipient = $1 AND c.object > 0 AND c.category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER')`),
+		WHERE c.recipient = $1 AND `+hostCauseConditionOf("c")),
 	// The facts keep only one seen position for each category.
 	export.NewLineKind("notificationMark", "category text, seenUpTo upTo", "category TEXT", `SELECT category, seen FROM notification_state WHERE recipient = $1`),
 	export.NewLineKind("categoryPreferences", "preferences json", "", `SELECT preferences FROM category_preferences WHERE user_number = $1`),

@@ -22,9 +22,13 @@ type HostNotificationContent struct {
 	Label services.Label
 }
 
-// hostCauseCondition is the condition of the index that finds the recipients of a notification of the host application. It stays as
-// the migration has it: a new category of Tidings' own is not added.
-const hostCauseCondition = `object > 0 AND category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER')`
+// These are conditions of indexes. They stay as the migration has them: a new category of Tidings' own is not added.
+const (
+	// hostCategoryCondition is the condition of the index of the host application's states.
+	hostCategoryCondition = `category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER')`
+	// hostCauseCondition is the condition of the index that finds the recipients of a notification of the host application.
+	hostCauseCondition = `object > 0 AND ` + hostCategoryCondition
+)
 
 // hostCauseConditionOf is hostCauseCondition with an alias of the table.
 func hostCauseConditionOf(alias string) string {

@@ -32,12 +32,17 @@ type recipientChunk struct {
 	EventMoment    services.SortableID         `json:"moment,omitempty"` // see Cause.Moment
 }
 
+// namedUsers are the users that the job names.
+func (c recipientChunk) namedUsers() []services.UserID { return c.Users }
+
 // hostJobKinds are the kinds of jobs of host notifications.
 func (s *Service) hostJobKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobNotifyChunk, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.notifyChunk), ChangedCounts: jobs.CountsOf(usersOfChunk, services.SourceNotifications)},
-		{Name: jobWithdraw, Class: jobs.BulkClass, Each: jobs.ObjectWork(s.withdrawFromRecipients), ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceNotifications)},
-		{Name: jobPurgeCategory, Class: jobs.BulkClass, Each: s.purgeCategory, ChangedCounts: jobs.NoCounts()},
+		{Name: jobNotifyChunk, Class: jobs.BulkClass, Each: jobs.PayloadWork(s.notifyChunk),
+			ChangedCounts: jobs.CountsOf(usersOfChunk, services.SourceNotifications), NamesUser: jobs.UserInPayload(recipientChunk.namedUsers)},
+		{Name: jobWithdraw, Class: jobs.BulkClass, Each: jobs.ObjectWork(s.withdrawFromRecipients),
+			ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceNotifications), NamesUser: jobs.NoUser},
+		{Name: jobPurgeCategory, Class: jobs.BulkClass, Each: s.purgeCategory, ChangedCounts: jobs.NoCounts(), NamesUser: jobs.NoUser},
 	}
 }
 
@@ -119,16 +124,16 @@ func (s *Service) withdrawFromRecipients(ctx context.Context, _ jobs.Job, id ser
 }
 
 var (
-	// The second condition is the condition of the index of the host application's states.
+	// The second condition lets the statement use the index of the host application's states.
 	usersWithCategory = sql.NewStatement("users with a category of the host", `
-SELECT recipient FROM notification_state WHERE category = $1 AND category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER') ORDER BY recipient LIMIT $2`)
+SELECT recipient FROM notification_state WHERE category = $1 AND `+hostCategoryCondition+` ORDER BY recipient LIMIT $2`)
 
 	// A client may mark notifications up to a position that it was shown, even after the position's row is deleted: the column gone keeps
 	// the greatest such position.
 	keepLastPurgedPosition = sql.NewStatement("keep the last position of a category", `UPDATE notification_heads SET gone = s.head
 FROM notification_state s WHERE {in s.recipient $1 BIGINT} AND s.category = $2 AND notification_heads.recipient = s.recipient AND gone < s.head`)
 
-	// These statements delete the rows of some users at once. The order does not matter: the recipientRows of the users are locked.
+	// These statements delete the rows of some users at once. The order does not matter, because the row of each user (recipientRow) is locked.
 	purgeCauses = sql.NewStatement("delete causes of a category", `DELETE FROM notification_causes WHERE {in recipient $1 BIGINT} AND category = $2`)
 	purgeGroups = sql.NewStatement("delete groups of a category", `DELETE FROM notification_groups WHERE {in recipient $1 BIGINT} AND category = $2`)
 	purgeStates = sql.NewStatement("delete states of a category", `DELETE FROM notification_state WHERE {in recipient $1 BIGINT} AND category = $2`)

@@ -23,9 +23,12 @@ const (
 // jobKinds are the kinds of jobs of this package.
 func (s *Service) jobKinds() []jobs.Kind {
 	return append([]jobs.Kind{
-		{Name: jobNotify, Class: jobs.ShortClass, Batch: s.notifyEach, ChangedCounts: jobs.CountsOf(recipientsOf, services.SourceNotifications)},
-		{Name: jobProjectCounts, Class: jobs.ShortClass, Each: jobs.UserWork(s.projectCounts), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceNotifications)},
-		{Name: jobRecountActor, Class: jobs.BulkClass, Each: jobs.PairWork(s.RecountActor), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceNotifications)},
+		{Name: jobNotify, Class: jobs.ShortClass, Batch: s.notifyEach,
+			ChangedCounts: jobs.CountsOf(recipientsOf, services.SourceNotifications), NamesUser: jobs.UserInPayload(Cause.namedUsers)},
+		{Name: jobProjectCounts, Class: jobs.ShortClass, Each: jobs.UserWork(s.projectCounts),
+			ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceNotifications), NamesUser: jobs.UserInKey},
+		{Name: jobRecountActor, Class: jobs.BulkClass, Each: jobs.PairWork(s.RecountActor),
+			ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceNotifications), NamesUser: jobs.UserInKey},
 	}, s.hostJobKinds()...)
 }
 

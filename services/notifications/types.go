@@ -78,6 +78,9 @@ func (c Cause) compare(d Cause) int {
 		cmp.Compare(c.Subject, d.Subject), cmp.Compare(c.Actor, d.Actor), cmp.Compare(c.Object, d.Object))
 }
 
+// namedUsers are the users that the cause names.
+func (c Cause) namedUsers() []services.UserID { return []services.UserID{c.Recipient, c.Actor} }
+
 // standsForAllActors reports whether the cause stands for the causes of all actors: one job of a deleted post withdraws all its likes.
 func (c Cause) standsForAllActors() bool { return c.Actor == 0 && !c.Category.HasHostCategoryForm() }
 

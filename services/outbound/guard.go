@@ -30,30 +30,6 @@ func prefixes(texts ...string) (list []netip.Prefix) {
 	return list
 }
 
-// CheckNetworks returns why the texts are not what ParseNetworks reads, or "".
-func CheckNetworks(texts []string) (reason string) {
-	if _, wrong := ParseNetworks(texts); wrong != "" {
-		return services.Quote(wrong) + " is not an address or a network like 10.0.0.1 or 10.0.0.0/8"
-	}
-	return ""
-}
-
-// ParseNetworks reads networks and addresses. wrong is the first text that is neither.
-func ParseNetworks(texts []string) (networks []netip.Prefix, wrong string) {
-	for _, text := range texts {
-		network, err := netip.ParsePrefix(text)
-		if err != nil {
-			address, err := netip.ParseAddr(text)
-			if err != nil {
-				return nil, text
-			}
-			network = netip.PrefixFrom(address, address.BitLen())
-		}
-		networks = append(networks, network.Masked())
-	}
-	return networks, ""
-}
-
 // Guard says which addresses may be called. The zero value allows public addresses by https alone.
 type Guard struct {
 	Allow       []netip.Prefix // networks that may be called though they are not public, also without https

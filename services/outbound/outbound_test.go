@@ -9,13 +9,14 @@ import (
 	"time"
 	"unicode"
 
+	"tidings/services"
 	"tidings/services/outbound/outboundtest"
 )
 
 // No request goes to an address that is not public, whatever its notation, unless the address is allowed. Public addresses
 // need https.
 func TestPrivateAddresses(t *testing.T) {
-	allowed, wrong := ParseNetworks([]string{"10.1.0.0/16", "192.168.7.7", "fd00::/8"})
+	allowed, wrong := services.ParseNetworks([]string{"10.1.0.0/16", "192.168.7.7", "fd00::/8"})
 	if wrong != "" {
 		t.Fatal(wrong)
 	}
@@ -66,7 +67,7 @@ func TestPause(t *testing.T) {
 // The error is kept in SQL and shown to operators. A receiver whose certificate has unprintable characters cannot make it a text
 // that PostgreSQL refuses, or a text that moves the cursor of a terminal.
 func TestErrorIsPrintableWhateverTheReceiverSends(t *testing.T) {
-	allowed, _ := ParseNetworks([]string{"127.0.0.1"})
+	allowed, _ := services.ParseNetworks([]string{"127.0.0.1"})
 	client := NewClient(Guard{Allow: allowed, SettingName: "--allow"}, 5*time.Second, 1)
 	defer client.CloseIdle()
 	address := outboundtest.StartServerWithNames(t, "a\x00b.example", "c\x1b[2Jd\n.example")

@@ -140,19 +140,11 @@ func keysWithoutID(keys []string, ids map[string]services.UserID) (missing []str
 // an unknown user ID.
 func SetProfile(ctx context.Context, tx *sql.Tx, user services.UserID, name, avatarURL *string) (time.Time, error) {
 	var changedAt int64
-	found, err := tx.One(ctx, setProfile, []any{user, textOrNull(name), textOrNull(avatarURL), tx.Now}, &changedAt)
+	found, err := tx.One(ctx, setProfile, []any{user, sql.TextOrNull(name), sql.TextOrNull(avatarURL), tx.Now}, &changedAt)
 	if err == nil && !found {
 		err = services.Errorf(services.NotFound, "there is no user with the ID %d", user)
 	}
 	return sql.FromMicros(changedAt), err
-}
-
-// textOrNull is a text, or NULL for nil.
-func textOrNull(text *string) any {
-	if text == nil {
-		return nil
-	}
-	return *text
 }
 
 // MarkActive records that the users were seen now; a later time stays. Nodes collect visits and call it for many at once.

@@ -24,6 +24,6 @@ type ProfileProjector struct {
 // NewProfileProjector makes the projection of profiles, and registers its kind of jobs.
 func NewProfileProjector(engine *jobs.Engine, db *sql.DB, redis *rdb.Projections) *ProfileProjector {
 	p := &ProfileProjector{db, redis}
-	engine.Register(jobs.Kind{Name: jobProjectProfile, Class: jobs.ShortClass, Each: jobs.UserWork(p.Project), ChangedCounts: jobs.NoCounts()})
+	engine.Register(jobs.Kind{Name: jobProjectProfile, Class: jobs.ShortClass, Each: jobs.UserWork(p.Project), ChangedCounts: jobs.NoCounts(), NamesUser: jobs.UserInKey})
 	return p
 }

@@ -21,21 +21,18 @@ const (
 )
 
 // CountAudit compares the counts of posts with the facts, some posts each turn of services/audit. It is for one goroutine, except
-// Mended and Metrics.
+// Metrics.
 type CountAudit struct {
 	db     *sql.DB
 	log    *slog.Logger
 	below  services.PostID // the posts below it are recounted next; a node that restarts begins again at the newest post
-	mended atomic.Uint64
+	mended atomic.Uint64   // the number of posts whose counts were wrong, and were repaired
 }
 
 // NewCountAudit makes the audit of counts of one node.
 func NewCountAudit(db *sql.DB, log *slog.Logger) *CountAudit {
 	return &CountAudit{db: db, log: log, below: services.MaxPostID}
 }
-
-// Mended is the number of posts whose counts were wrong, and were repaired.
-func (a *CountAudit) Mended() uint64 { return a.mended.Load() }
 
 // RunOnce compares the counts of some posts with the facts, and repairs the counts that differ. It walks from the newest post of any
 // kind to the oldest, and then starts again. During an upgrade, a node of the previous release may not count its writes. Any other

@@ -90,28 +90,13 @@ func (c *Cleaner) AskForRun(ctx context.Context) error { return askForCleaning(c
 
 // Run takes turns at cleaning until ctx ends.
 func (c *Cleaner) Run(ctx context.Context) error {
-	ticker := time.NewTicker(cleanerPollInterval)
-	defer ticker.Stop()
-	waits := false
-	for {
+	return services.TakeTurns(ctx, c.projector.log, "the cleaner waits for an engine, or goes on", func(ctx context.Context) (rest time.Duration, err error) {
 		more, err := c.RunOnce(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		// The cleaner logs once when it begins to wait and once when it goes on.
-		if failed := err != nil; failed != waits {
-			waits = failed
-			c.projector.log.Info("the cleaner waits for an engine, or goes on", "waits", waits, "error", err)
-		}
 		if more && err == nil {
-			continue
+			return 0, nil
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C:
-		}
-	}
+		return cleanerPollInterval, err
+	})
 }
 
 // RunOnce takes the next turn if it is due, and reports whether it took one. A turn ends after a number of steps, or well

@@ -20,8 +20,10 @@ const (
 // count.
 func (p *Projector) kinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobDisplayPolicy, Class: jobs.ShortClass, Each: jobs.UserWork(p.ProjectDisplayPolicy), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.Sources...)},
-		{Name: jobRefillInbox, Class: jobs.ShortClass, Each: jobs.UserWork(p.RefillInbox), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceHomeFeed)},
+		{Name: jobDisplayPolicy, Class: jobs.ShortClass, Each: jobs.UserWork(p.ProjectDisplayPolicy),
+			ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.Sources...), NamesUser: jobs.UserInKey},
+		{Name: jobRefillInbox, Class: jobs.ShortClass, Each: jobs.UserWork(p.RefillInbox),
+			ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceHomeFeed), NamesUser: jobs.UserInKey},
 	}
 }
 

@@ -183,9 +183,9 @@ func uncountedEntry(id services.PostID) services.FeedEntry {
 }
 
 // makeEntries makes entries with the IDs from first to last.
-func makeEntries(first, last services.PostID, make func(services.PostID) services.FeedEntry) (entries []services.FeedEntry) {
+func makeEntries(first, last services.PostID, entry func(services.PostID) services.FeedEntry) (entries []services.FeedEntry) {
 	for id := first; id <= last; id++ {
-		entries = append(entries, make(id))
+		entries = append(entries, entry(id))
 	}
 	return entries
 }

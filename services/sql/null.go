@@ -26,3 +26,11 @@ func MicrosOrZero(t time.Time) int64 {
 	}
 	return Micros(t)
 }
+
+// TextOrNull is the parameter of a statement that is a text, or NULL for nil.
+func TextOrNull(text *string) any {
+	if text == nil {
+		return nil
+	}
+	return *text
+}

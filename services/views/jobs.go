@@ -17,7 +17,7 @@ const jobItem = "view.item"
 // badges.
 func (s *Service) kinds() []jobs.Kind {
 	return append([]jobs.Kind{
-		{Name: jobItem, Class: jobs.ShortClass, Each: s.runItemJob, ChangedCounts: jobs.NoCounts()},
+		{Name: jobItem, Class: jobs.ShortClass, Each: s.runItemJob, ChangedCounts: jobs.NoCounts(), NamesUser: jobs.NoUser},
 	}, s.countKinds()...)
 }
 

@@ -44,9 +44,11 @@ func (c readersChunk) view() View { return View{Code: c.Code, ID: c.ID} }
 // countKinds are the kinds of jobs that change counts in documents.
 func (s *Service) countKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobReaders, Class: jobs.ShortClass, Each: s.runReadersJob, ChangedCounts: jobs.CountsOf(s.usersOfReadersJob, services.SourceViews)},
-		{Name: jobChunk, Class: jobs.BulkClass, Each: s.runChunkJob, ChangedCounts: jobs.CountsOf(s.usersOfChunk, services.SourceViews)},
-		{Name: jobCounts, Class: jobs.ShortClass, Each: jobs.UserWork(s.projectCounts), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceViews)},
+		{Name: jobReaders, Class: jobs.ShortClass, Each: s.runReadersJob,
+			ChangedCounts: jobs.CountsOf(s.usersOfReadersJob, services.SourceViews), NamesUser: jobs.NoUser},
+		{Name: jobChunk, Class: jobs.BulkClass, Each: s.runChunkJob, ChangedCounts: jobs.CountsOf(s.usersOfChunk, services.SourceViews), NamesUser: jobs.NoUser},
+		{Name: jobCounts, Class: jobs.ShortClass, Each: jobs.UserWork(s.projectCounts),
+			ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceViews), NamesUser: jobs.UserInKey},
 	}
 }
 

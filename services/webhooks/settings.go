@@ -3,7 +3,7 @@ package webhooks
 import (
 	"time"
 
-	"tidings/services/outbound"
+	"tidings/services"
 )
 
 // Settings are the settings of webhooks. New takes the default for a number that is zero.
@@ -15,5 +15,5 @@ type Settings struct {
 
 // Faults returns the reasons why settings are invalid, by flag.
 func (s Settings) Faults() map[string]string {
-	return map[string]string{"webhooks-allow": outbound.CheckNetworks(s.Allow)}
+	return map[string]string{"webhooks-allow": services.CheckNetworks(s.Allow)}
 }

@@ -75,7 +75,7 @@ type Service struct {
 func New(cfg Config) *Service {
 	cfg.Settings = services.WithDefaults(cfg.Settings)
 	// One client for all endpoints: it keeps connections to each of their hosts.
-	allow, _ := outbound.ParseNetworks(cfg.Allow) // Faults has checked them
+	allow, _ := services.ParseNetworks(cfg.Allow) // Faults has checked them
 	guard := outbound.Guard{Allow: allow, SettingName: "--webhooks-allow (TIDINGS_WEBHOOKS_ALLOW)"}
 	s := &Service{cfg: cfg, db: cfg.DB, sender: &sender{guard: guard, client: outbound.NewClient(guard, cfg.Timeout, cfg.ParallelRequests)}, changesPerRound: changesPerRound}
 	// The pool gives each endpoint to one node, and calls Step of its deliverer in a goroutine of its own.

@@ -15,8 +15,8 @@ import (
 	"tidings/tests/world"
 )
 
-// startBoardNode starts a node with a reader who follows a host of three shows. sessions is the value of the setting BoardSessions:
-// "request", "device" or "user".
+// startBoardNode starts a node with a reader who follows a host of three shows. sessions is the value of live.Settings.SessionScope
+// (--board-sessions): "request", "device" or "user".
 func startBoardNode(t *testing.T, redis, sessions string) (n *world.Node, reader services.UserID) {
 	t.Helper()
 	return startBoardNodeWith(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redis, ManualStepping: true, ChangeConfig: func(cfg *node.Config) { cfg.Live.SessionScope = sessions }})

@@ -12,8 +12,8 @@ import (
 )
 
 // newRoomCountedOnRead makes a room of an owner and members, and sends a first message. The room has more members than
-// MaxWriteMembers, so each member's messages are counted when the member reads. say sends a further message of the owner through
-// the node n.
+// chat.Settings.MaxMembersCountedOnWrite, so each member's messages are counted when the member reads. say sends a further message of
+// the owner through the node n.
 func newRoomCountedOnRead(t *testing.T, n *world.Node, owner string, members ...string) (room string, say func(n *world.Node)) {
 	t.Helper()
 	var data struct {
