@@ -48,8 +48,10 @@ func TestDevicesAreRetriedHoweverAPushServiceFails(t *testing.T) {
 		"500":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "the receiver answered 500"},
 		"redirect": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", "/other"); w.WriteHeader(307) }, "redirects are not followed"},
 		"hang":     {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "there was no answer within 2s"},
-		"garbage":  {func(w http.ResponseWriter, _ *http.Request) { answerGarbage(w, "\x00\x01not HTTP\r\n\r\n") }, "malformed HTTP"},
-		"hang up":  {func(w http.ResponseWriter, _ *http.Request) { answerGarbage(w, "") }, "EOF"},
+		"garbage": {func(w http.ResponseWriter, _ *http.Request) {
+			outboundtest.AnswerGarbage(w, "\x00\x01not HTTP\r\n\r\n")
+		}, "malformed HTTP"},
+		"hang up": {func(w http.ResponseWriter, _ *http.Request) { outboundtest.AnswerGarbage(w, "") }, "EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := peopletest.NewTestStore(t, sqltest.SQLite(t))
@@ -108,16 +110,6 @@ func TestANULInACertificateNameStopsNobodyElse(t *testing.T) {
 			t.Errorf("%+v", list)
 		}
 	})
-}
-
-// answerGarbage writes a text to the connection in place of an HTTP answer, and closes the connection.
-func answerGarbage(to http.ResponseWriter, text string) {
-	connection, _, err := http.NewResponseController(to).Hijack()
-	if err != nil {
-		panic(err)
-	}
-	_, _ = connection.Write([]byte(text))
-	_ = connection.Close()
 }
 
 // If the push service asks to wait for a device, the device gets nothing before the wait ends.

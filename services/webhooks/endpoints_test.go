@@ -16,6 +16,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/leases"
+	"tidings/services/outbound/outboundtest"
 	"tidings/services/people/peopletest"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
@@ -35,8 +36,8 @@ func TestLettersAreKeptWhateverTheReceiverDoes(t *testing.T) {
 		"500":      {func(to http.ResponseWriter, _ delivery) { to.WriteHeader(500) }, "the receiver answered 500"},
 		"redirect": {func(to http.ResponseWriter, _ delivery) { to.Header().Set("Location", target.URL); to.WriteHeader(307) }, "the receiver answered 307: redirects are not followed"},
 		"hang":     {func(_ http.ResponseWriter, d delivery) { <-d.senderGone }, "there was no answer within 2s"},
-		"garbage":  {func(to http.ResponseWriter, _ delivery) { answerGarbage(to, "\x00\x01not HTTP\r\n\r\n") }, "malformed HTTP"},
-		"hang up":  {func(to http.ResponseWriter, _ delivery) { answerGarbage(to, "") }, "EOF"},
+		"garbage":  {func(to http.ResponseWriter, _ delivery) { outboundtest.AnswerGarbage(to, "\x00\x01not HTTP\r\n\r\n") }, "malformed HTTP"},
+		"hang up":  {func(to http.ResponseWriter, _ delivery) { outboundtest.AnswerGarbage(to, "") }, "EOF"},
 		"headers":  {func(to http.ResponseWriter, _ delivery) { to.Header().Set("X", strings.Repeat("x", 1<<20)) }, "exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,16 +71,6 @@ func TestLettersAreKeptWhateverTheReceiverDoes(t *testing.T) {
 	if redirected.Load() != 0 {
 		t.Error("a redirect was followed")
 	}
-}
-
-// answerGarbage writes a text to the connection, in place of an HTTP answer, and closes it.
-func answerGarbage(to http.ResponseWriter, text string) {
-	connection, _, err := http.NewResponseController(to).Hijack()
-	if err != nil {
-		panic(err)
-	}
-	_, _ = connection.Write([]byte(text))
-	_ = connection.Close()
 }
 
 // An endpoint that hangs does not delay another endpoint.
