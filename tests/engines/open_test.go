@@ -89,7 +89,7 @@ func TestOpenErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s, err := sql.Open(t.Context(), sql.Config{URL: c.url})
 			if s != nil {
-				t.Error("there is a store with the error")
+				t.Error("there is a database with the error")
 			}
 			wantCode(t, err, c.code)
 			if !strings.Contains(err.Error(), c.says) {
