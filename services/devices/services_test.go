@@ -17,7 +17,7 @@ import (
 
 // A device that its push service does not know any more is removed; nothing is sent to it again.
 func TestGoneDevicesAreRemoved(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newDeviceWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -54,7 +54,7 @@ func TestDevicesAreRetriedHoweverAPushServiceFails(t *testing.T) {
 		"hang up": {func(w http.ResponseWriter, _ *http.Request) { outboundtest.AnswerGarbage(w, "") }, "EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+			b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 			w := newDeviceWorld(b)
 			user := b.MakeUsers("ann")[0]
 			timeout := 30 * time.Second // longer than any answer takes on a busy machine
@@ -92,7 +92,7 @@ func TestDevicesAreRetriedHoweverAPushServiceFails(t *testing.T) {
 // Any user can name a push service. If its certificate has a name with a NUL, which PostgreSQL refuses in a text, the other
 // devices still get their messages.
 func TestANULInACertificateNameStopsNobodyElse(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newDeviceWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -114,7 +114,7 @@ func TestANULInACertificateNameStopsNobodyElse(t *testing.T) {
 
 // If the push service asks to wait for a device, the device gets nothing before the wait ends.
 func TestRetryAfter(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newDeviceWorld(b)
 		user := b.MakeUsers("ann")[0]
@@ -142,7 +142,7 @@ func TestRetryAfter(t *testing.T) {
 
 // A device that fails for a day is given up, until its user's next change.
 func TestADeviceIsGivenUpAfterADayOfFailures(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newDeviceWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -185,7 +185,7 @@ func TestADeviceIsGivenUpAfterADayOfFailures(t *testing.T) {
 // A push service that is down gets one request at a time. Everybody has the newest number after it is back, and no device was given up
 // meanwhile.
 func TestPushServiceIsDown(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	w := newDeviceWorld(b)
 	var names []string
 	for i := range 60 {
@@ -225,7 +225,7 @@ func TestPushServiceIsDown(t *testing.T) {
 
 // A push service that hangs does not hold up another one. Nor do many that hang and have accepted nothing yet.
 func TestSlowPushServiceHoldsNoOther(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	w := newDeviceWorld(b)
 	var names []string
 	for i := range 40 {

@@ -15,7 +15,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-// newWorldWithOtherNode makes a world on PostgreSQL, and the store of another node on the same database.
+// newWorldWithOtherNode makes a world on PostgreSQL, and opens its database as another node too.
 func newWorldWithOtherNode(t *testing.T) (w *fanouttest.World, other *sql.DB) {
 	t.Helper()
 	url := sqltest.Postgres(t)
