@@ -19,14 +19,14 @@ var insertUser = sql.NewStatement("insert a user of the test of acts", `INSERT I
 
 // testService is a database with the service of acts.
 type testService struct {
-	*peopletest.TestStore
+	*peopletest.TestDB
 	*Service
 }
 
 // eachEngine runs a test on both SQL engines.
 func eachEngine(t *testing.T, test func(k testService)) {
 	t.Helper()
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		ids := services.NewIDClock(b.Clock, 1)
 		test(testService{b, New(Config{DB: b.DB, IDs: ids, Log: slog.New(slog.DiscardHandler)})})
 	})

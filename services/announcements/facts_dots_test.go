@@ -15,7 +15,7 @@ import (
 )
 
 // raiseDotNow raises a dot now, and returns the stamp.
-func (b *testStore) raiseDotNow(name string, target Segments) (stamp uint64) {
+func (b *testDB) raiseDotNow(name string, target Segments) (stamp uint64) {
 	b.T.Helper()
 	b.write(func(tx *sql.Tx) (err error) {
 		if stamp, err = nextStamp(b.Ctx, tx); err != nil {
@@ -27,21 +27,21 @@ func (b *testStore) raiseDotNow(name string, target Segments) (stamp uint64) {
 }
 
 // clearUserDot clears a dot for a user now, and returns the stamp up to which it is cleared.
-func (b *testStore) clearUserDot(user services.UserID, name string) (seen uint64) {
+func (b *testDB) clearUserDot(user services.UserID, name string) (seen uint64) {
 	b.T.Helper()
 	b.write(func(tx *sql.Tx) (err error) { seen, _, err = clearDot(b.Ctx, tx, user, name); return err })
 	return seen
 }
 
 // ensureSegmentBits returns the bits of segments; new names get bits.
-func (b *testStore) ensureSegmentBits(names ...string) (bits Segments) {
+func (b *testDB) ensureSegmentBits(names ...string) (bits Segments) {
 	b.T.Helper()
 	b.write(func(tx *sql.Tx) (err error) { bits, err = ensureSegments(b.Ctx, tx, names); return err })
 	return bits
 }
 
 func TestDotsAreRaisedAndCleared(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.raiseDotNow("shop", 0)
 		some := b.raiseDotNow("shop", 1|1<<5|1<<63)
 		all := b.raiseDotNow("shop", 0)
@@ -68,7 +68,7 @@ func TestDotsAreRaisedAndCleared(t *testing.T) {
 
 // A clear changes something if the dot was raised after the last clear and after the user's first visit.
 func TestClearingADotThatIsNotLitChangesNothing(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		cleared := func(user services.UserID) (changed bool) {
 			b.write(func(tx *sql.Tx) (err error) { _, changed, err = clearDot(b.Ctx, tx, user, "shop"); return err })
 			return changed
@@ -89,7 +89,7 @@ func TestClearingADotThatIsNotLitChangesNothing(t *testing.T) {
 }
 
 func TestDotsAreBounded(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		for n := range maxDots {
 			b.raiseDotNow(fmt.Sprint("dot", n), 3)
 		}
@@ -104,7 +104,7 @@ func TestDotsAreBounded(t *testing.T) {
 }
 
 func TestEachSegmentGetsItsOwnBit(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		sqltest.Equal(b.T, b.ensureSegmentBits(), Segments(0))
 		sqltest.Equal(b.T, b.ensureSegmentBits("beta"), Segments(1))
 		sqltest.Equal(b.T, b.ensureSegmentBits("beta", "staff", "beta"), Segments(3))
@@ -120,7 +120,7 @@ func TestEachSegmentGetsItsOwnBit(t *testing.T) {
 
 // Concurrent callers that name new segments give each name one bit, and no bit twice.
 func TestSegmentsNamedConcurrentlyGetTheirOwnBits(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		var all sync.WaitGroup
 		got := make([]Segments, 8)
 		for n := range got {
@@ -147,7 +147,7 @@ func TestSegmentsNamedConcurrentlyGetTheirOwnBits(t *testing.T) {
 }
 
 func TestTheVersionOfSegmentsRisesWithTheirChange(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		var changed bool
 		set := func(bits Segments) (version uint64) {
 			b.write(func(tx *sql.Tx) (err error) { version, changed, err = setSegments(b.Ctx, tx, 7, bits); return err })

@@ -13,17 +13,17 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// testStore is a store with helpers for tests of the facts.
-type testStore struct{ *peopletest.TestStore }
+// testDB is a database with helpers for tests of the facts.
+type testDB struct{ *peopletest.TestDB }
 
-// eachStore runs a test on both engines, each time on a new database with a stopped clock.
-func eachStore(t *testing.T, test func(b *testStore)) {
+// eachTestDB runs a test on both engines, each time on a new database with a stopped clock.
+func eachTestDB(t *testing.T, test func(b *testDB)) {
 	t.Helper()
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) { test(&testStore{b}) })
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) { test(&testDB{b}) })
 }
 
 // write runs one transaction that must succeed.
-func (b *testStore) write(fn func(tx *sql.Tx) error) {
+func (b *testDB) write(fn func(tx *sql.Tx) error) {
 	b.T.Helper()
 	if err := b.DB.Write(b.Ctx, fn); err != nil {
 		b.T.Fatal(err)
@@ -31,13 +31,13 @@ func (b *testStore) write(fn func(tx *sql.Tx) error) {
 }
 
 // newAnnouncement makes an announcement that starts now, and stores nothing.
-func (b *testStore) newAnnouncement(id services.AnnouncementID) Announcement {
+func (b *testDB) newAnnouncement(id services.AnnouncementID) Announcement {
 	now := b.Clock.Now()
 	return Announcement{ID: id, Title: "title of " + id.String(), Content: "content", CreatedAt: now, UpdatedAt: now, StartsAt: now}
 }
 
 // announce adds an announcement to the list now, and trims the list to three.
-func (b *testStore) announce(id services.AnnouncementID, change ...func(*Announcement)) (a Announcement) {
+func (b *testDB) announce(id services.AnnouncementID, change ...func(*Announcement)) (a Announcement) {
 	b.T.Helper()
 	a = b.newAnnouncement(id)
 	for _, with := range change {
@@ -53,13 +53,13 @@ func (b *testStore) announce(id services.AnnouncementID, change ...func(*Announc
 }
 
 // sharedFacts reads the facts that all users share.
-func (b *testStore) sharedFacts() Facts {
+func (b *testDB) sharedFacts() Facts {
 	b.T.Helper()
 	return sqltest.Must(readFacts(b.Ctx, b.DB))(b.T)
 }
 
 // announcementPositions returns the positions of the listed announcements, in the order of the list.
-func (b *testStore) announcementPositions() (list []uint64) {
+func (b *testDB) announcementPositions() (list []uint64) {
 	b.T.Helper()
 	for _, a := range b.sharedFacts().Announcements {
 		list = append(list, a.Position)
@@ -68,7 +68,7 @@ func (b *testStore) announcementPositions() (list []uint64) {
 }
 
 func TestStampsAlwaysRise(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		next := func() (stamp uint64) {
 			b.T.Helper()
 			b.write(func(tx *sql.Tx) (err error) { stamp, err = nextStamp(b.Ctx, tx); return err })
@@ -86,7 +86,7 @@ func TestStampsAlwaysRise(t *testing.T) {
 
 // Stamps are committed in their order: a reader who has read up to a stamp never finds a smaller stamp later.
 func TestStampsAreCommittedInTheirOrder(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		const writers, raises = 6, 20
 		var all sync.WaitGroup
 		for range writers {
@@ -124,7 +124,7 @@ func TestStampsAreCommittedInTheirOrder(t *testing.T) {
 }
 
 func TestAnnouncementsAreListedWithTheirPositions(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		first := b.announce(1)
 		second := b.announce(2, func(a *Announcement) {
 			a.EndsAt, a.Segments = b.Clock.Now().Add(time.Hour), 1<<63|1
@@ -164,7 +164,7 @@ func TestAnnouncementsAreListedWithTheirPositions(t *testing.T) {
 // Every announcement that was ever in the list counts as ended when its end has passed. This includes announcements that were
 // withdrawn or trimmed: their future ends are listed.
 func TestEndsOfAnnouncementsAreCounted(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		ends := func(after time.Duration) func(*Announcement) {
 			return func(a *Announcement) { a.EndsAt = b.Clock.Now().Add(after) }
 		}
@@ -194,7 +194,7 @@ func TestEndsOfAnnouncementsAreCounted(t *testing.T) {
 // The list keeps the newest announcements that are not over. An announcement that has left the list never returns, even when
 // newer ones end or are withdrawn.
 func TestTheListOfAnnouncementsIsBounded(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		var list []Announcement
 		for id := services.AnnouncementID(1); id <= 4; id++ {
 			list = append(list, b.announce(id, func(a *Announcement) {

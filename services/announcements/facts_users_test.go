@@ -20,7 +20,7 @@ const dormancy = 30 * 24 * time.Hour
 
 // recordVisit records a visit: a new user, or one who was away too long, gets a read position at the present end of the list. It returns
 // their state.
-func (b *testStore) recordVisit(user services.UserID) (n userState) {
+func (b *testDB) recordVisit(user services.UserID) (n userState) {
 	b.T.Helper()
 	b.write(func(tx *sql.Tx) (err error) {
 		if err = ensurePosition(b.Ctx, tx, user, b.Clock.Now().Add(-dormancy)); err != nil {
@@ -36,7 +36,7 @@ func (b *testStore) recordVisit(user services.UserID) (n userState) {
 }
 
 // stateWithoutVisitTime is a user's state, without the time of their last visit.
-func (b *testStore) stateWithoutVisitTime(user services.UserID) userState {
+func (b *testDB) stateWithoutVisitTime(user services.UserID) userState {
 	b.T.Helper()
 	n := sqltest.Must(readUser(b.Ctx, b.Runner, user))(b.T)
 	n.SeenAt = time.Time{}
@@ -49,7 +49,7 @@ func announcementState(version, position, dotsFrom uint64) services.Announcement
 }
 
 // markAnnouncementsRead marks the list read up to a position, and returns the user's state.
-func (b *testStore) markAnnouncementsRead(user services.UserID, position uint64) (n userState) {
+func (b *testDB) markAnnouncementsRead(user services.UserID, position uint64) (n userState) {
 	b.T.Helper()
 	b.write(func(tx *sql.Tx) (err error) {
 		if err = raiseReadPosition(b.Ctx, tx, user, position); err == nil {
@@ -61,7 +61,7 @@ func (b *testStore) markAnnouncementsRead(user services.UserID, position uint64)
 }
 
 func TestNewUsersHaveNothingUnread(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		user := b.MakeUsers("alice")[0]
 		version := uint64(b.Clock.Now().UnixMicro())
 		sqltest.Equal(b.T, b.stateWithoutVisitTime(user), userState{DismissedUpToByDot: map[string]uint64{}})
@@ -79,7 +79,7 @@ func TestNewUsersHaveNothingUnread(t *testing.T) {
 }
 
 func TestAnnouncementsReadNeverGoesBack(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		user := b.MakeUsers("alice")[0]
 		first := b.announce(1).Position
 		sqltest.Equal(b.T, b.markAnnouncementsRead(user, first-1).Position, first) // a new user starts at the present end of the list
@@ -93,7 +93,7 @@ func TestAnnouncementsReadNeverGoesBack(t *testing.T) {
 
 // A user who was away for 30 days counts as new, whether or not the janitor has deleted their position.
 func TestDormantPositionsAreDropped(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		for _, swept := range []bool{false, true} {
 			users := b.MakeUsers(fmt.Sprint("away", swept), fmt.Sprint("here", swept))
 			away, here := users[0], users[1]
@@ -126,7 +126,7 @@ func TestDormantPositionsAreDropped(t *testing.T) {
 }
 
 // dropAllDormantPositions runs a whole round of the janitor's steps and returns how many positions it deleted.
-func (b *testStore) dropAllDormantPositions(limit int) (dropped int) {
+func (b *testDB) dropAllDormantPositions(limit int) (dropped int) {
 	b.T.Helper()
 	for last, first := services.UserID(0), true; first || last > 0; first = false {
 		var n int
@@ -140,7 +140,7 @@ func (b *testStore) dropAllDormantPositions(limit int) (dropped int) {
 }
 
 func TestDormantPositionsAreDroppedInSteps(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		for n := range 7 {
 			b.recordVisit(b.MakeUsers(fmt.Sprint("user", n))[0])
 		}
@@ -156,7 +156,7 @@ func TestDormantPositionsAreDroppedInSteps(t *testing.T) {
 
 // A user returns on two devices while the janitor deletes old positions: they have one position, which the janitor leaves alone.
 func TestReturningWhileDormantPositionsAreDropped(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		var users []services.UserID
 		for n := range 20 {
 			users = append(users, b.MakeUsers(fmt.Sprint("user", n))[0])
@@ -187,7 +187,7 @@ func TestReturningWhileDormantPositionsAreDropped(t *testing.T) {
 // compares the user's state with a model.
 func TestUserStateAgainstModel(t *testing.T) {
 	histories.ReduceRapidChecks(t, 3)
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		history := 0
 		rapid.Check(b.T, func(t *rapid.T) {
 			history++

@@ -15,7 +15,6 @@ import (
 	"tidings/services/audit"
 	"tidings/services/chat"
 	"tidings/services/fanout"
-	"tidings/services/jobs"
 	"tidings/services/notifications/notificationstest"
 	"tidings/services/people"
 	"tidings/services/positions"
@@ -327,8 +326,7 @@ func TestAuditWaitsForJobsThatAreClaimedByALaterClock(t *testing.T) {
 		runLap(w, a)
 	}
 	w.Clock.Advance(2 * time.Second)
-	claimed, err := jobs.Claim(t.Context(), w.DB, w.Fanout.Kinds(), 1000, 30*time.Second, 0)
-	w.Must(err)
+	claimed := w.ClaimDueJobs()
 	w.Clock.Advance(-2 * time.Second)
 	for range 3 {
 		_, err := a.RunOnce(t.Context())

@@ -18,21 +18,21 @@ import (
 const lapTime = 10 * time.Minute
 
 // eachEngine runs a test on both SQL engines.
-func eachEngine(t *testing.T, test func(b auditStore)) {
+func eachEngine(t *testing.T, test func(b auditDB)) {
 	t.Helper()
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) { test(auditStore{b}) })
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) { test(auditDB{b}) })
 }
 
-// auditStore is a database with the audit's turns.
-type auditStore struct{ *peopletest.TestStore }
+// auditDB is a database with the audit's turns.
+type auditDB struct{ *peopletest.TestDB }
 
 // pace is the pace of the tests, with a limit of users in a turn.
-func (b auditStore) pace(limit int) auditPace {
+func (b auditDB) pace(limit int) auditPace {
 	return auditPace{LapTime: lapTime, MaxUsersPerTurn: limit, ActiveSince: b.Clock.Now().Add(-time.Hour), Lease: 30 * time.Second}
 }
 
 // addUsers creates users, some of them active, and returns the active ones.
-func (b auditStore) addUsers(count int, active func(i int) bool) (seen []services.UserID) {
+func (b auditDB) addUsers(count int, active func(i int) bool) (seen []services.UserID) {
 	b.T.Helper()
 	keys := make([]string, count)
 	for i := range keys {
@@ -48,9 +48,9 @@ func (b auditStore) addUsers(count int, active func(i int) bool) (seen []service
 }
 
 // takeAuditTurn takes a turn, or returns the time until the next turn.
-func (b auditStore) takeAuditTurn(limit int) (turn auditTurn, wait time.Duration) {
+func (b auditDB) takeAuditTurn(limit int) (turn auditTurn, wait time.Duration) {
 	b.T.Helper()
-	turn, taken, next, err := takeTurn(b.Ctx, b.TestStore.DB, b.pace(limit))
+	turn, taken, next, err := takeTurn(b.Ctx, b.TestDB.DB, b.pace(limit))
 	if err != nil {
 		b.T.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func (b auditStore) takeAuditTurn(limit int) (turn auditTurn, wait time.Duration
 
 // A lap visits each active user once, evenly over its time, and the next lap begins when that time is over.
 func TestAuditLapVisitsEachActiveUserOnce(t *testing.T) {
-	eachEngine(t, func(b auditStore) {
+	eachEngine(t, func(b auditDB) {
 		start := b.Clock.Now()
 		active := b.addUsers(20, func(i int) bool { return i%4 != 0 })
 		for range 3 {
@@ -81,7 +81,7 @@ func TestAuditLapVisitsEachActiveUserOnce(t *testing.T) {
 				if due := lapTime * time.Duration(after) / 20; turn.LapAge != due {
 					b.T.Errorf("user %d is visited %s after the beginning of a lap, not after %s", turn.Users[0], turn.LapAge, due)
 				}
-				if err := completeTurn(b.Ctx, b.TestStore.DB, turn); err != nil {
+				if err := completeTurn(b.Ctx, b.TestDB.DB, turn); err != nil {
 					b.T.Fatal(err)
 				}
 			}
@@ -96,7 +96,7 @@ func TestAuditLapVisitsEachActiveUserOnce(t *testing.T) {
 
 // A turn belongs to one node until it is passed on. If the node dies, another node takes the turn when the lease ends.
 func TestAuditTurnsBelongToOneNode(t *testing.T) {
-	eachEngine(t, func(b auditStore) {
+	eachEngine(t, func(b auditDB) {
 		active := b.addUsers(10, func(int) bool { return true })
 		first, _ := b.takeAuditTurn(6)
 		sqltest.Equal(b.T, first.Users, active[:6])
@@ -106,13 +106,13 @@ func TestAuditTurnsBelongToOneNode(t *testing.T) {
 		b.Clock.Advance(30 * time.Second)
 		again, _ := b.takeAuditTurn(6)
 		sqltest.Equal(b.T, again.Users, active[:6])
-		if err := completeTurn(b.Ctx, b.TestStore.DB, first); err != nil { // too late: another node has the turn
+		if err := completeTurn(b.Ctx, b.TestDB.DB, first); err != nil { // too late: another node has the turn
 			b.T.Fatal(err)
 		}
 		if _, wait := b.takeAuditTurn(6); wait != 30*time.Second {
 			b.T.Errorf("a lease that was lost was given back: free in %s", wait)
 		}
-		if err := completeTurn(b.Ctx, b.TestStore.DB, again); err != nil {
+		if err := completeTurn(b.Ctx, b.TestDB.DB, again); err != nil {
 			b.T.Fatal(err)
 		}
 		if _, wait := b.takeAuditTurn(6); wait != lapTime*6/10-30*time.Second {
@@ -123,27 +123,27 @@ func TestAuditTurnsBelongToOneNode(t *testing.T) {
 
 // After a long pause an audit continues where it stopped, and skips the laps that it missed.
 func TestAuditContinuesWhereItStoppedAfterAPause(t *testing.T) {
-	eachEngine(t, func(b auditStore) {
+	eachEngine(t, func(b auditDB) {
 		b.addUsers(10, func(int) bool { return true })
 		first, _ := b.takeAuditTurn(5)
-		if err := completeTurn(b.Ctx, b.TestStore.DB, first); err != nil {
+		if err := completeTurn(b.Ctx, b.TestDB.DB, first); err != nil {
 			b.T.Fatal(err)
 		}
 		b.Clock.Advance(5 * lapTime)
 		pace := b.pace(10)
 		pace.ActiveSince = time.Time{}
-		late, taken, _, err := takeTurn(b.Ctx, b.TestStore.DB, pace)
+		late, taken, _, err := takeTurn(b.Ctx, b.TestDB.DB, pace)
 		if err != nil || !taken || late.LapAge != 5*lapTime || len(late.Users) != 5 {
 			b.T.Fatalf("%+v, %v, %v", late, taken, err)
 		}
-		if err := completeTurn(b.Ctx, b.TestStore.DB, late); err != nil {
+		if err := completeTurn(b.Ctx, b.TestDB.DB, late); err != nil {
 			b.T.Fatal(err)
 		}
-		next, taken, _, err := takeTurn(b.Ctx, b.TestStore.DB, pace)
+		next, taken, _, err := takeTurn(b.Ctx, b.TestDB.DB, pace)
 		if err != nil || !taken || next.LapAge != 0 || len(next.Users) != 10 {
 			b.T.Fatalf("the next lap: %+v, %v, %v", next, taken, err)
 		}
-		if err := completeTurn(b.Ctx, b.TestStore.DB, next); err != nil {
+		if err := completeTurn(b.Ctx, b.TestDB.DB, next); err != nil {
 			b.T.Fatal(err)
 		}
 		if _, wait := b.takeAuditTurn(10); wait != lapTime {
@@ -154,7 +154,7 @@ func TestAuditContinuesWhereItStoppedAfterAPause(t *testing.T) {
 
 // Nodes that ask for a turn concurrently get different turns, one at a time, and together they visit all users.
 func TestConcurrentNodesGetDifferentAuditTurns(t *testing.T) {
-	eachEngine(t, func(b auditStore) {
+	eachEngine(t, func(b auditDB) {
 		active := b.addUsers(60, func(int) bool { return true })
 		b.takeAuditTurn(1) // the lap begins
 		b.Clock.Advance(2 * lapTime)
@@ -166,7 +166,7 @@ func TestConcurrentNodesGetDifferentAuditTurns(t *testing.T) {
 		for range 4 {
 			nodes.Go(func() {
 				for {
-					turn, taken, _, err := takeTurn(b.Ctx, b.TestStore.DB, pace)
+					turn, taken, _, err := takeTurn(b.Ctx, b.TestDB.DB, pace)
 					if err != nil {
 						b.T.Error(err)
 						return
@@ -186,7 +186,7 @@ func TestConcurrentNodesGetDifferentAuditTurns(t *testing.T) {
 					}
 					done := len(visited) >= len(active)
 					mu.Unlock()
-					if err := completeTurn(b.Ctx, b.TestStore.DB, turn); err != nil {
+					if err := completeTurn(b.Ctx, b.TestDB.DB, turn); err != nil {
 						b.T.Error(err)
 					}
 					if done {
@@ -202,12 +202,12 @@ func TestConcurrentNodesGetDifferentAuditTurns(t *testing.T) {
 }
 
 func TestAuditWithoutUsersWaitsForTheNextLap(t *testing.T) {
-	eachEngine(t, func(b auditStore) {
+	eachEngine(t, func(b auditDB) {
 		turn, wait := b.takeAuditTurn(5)
 		if wait != 0 || len(turn.Users) != 0 {
 			b.T.Errorf("%+v, %s", turn, wait)
 		}
-		if err := completeTurn(b.Ctx, b.TestStore.DB, turn); err != nil {
+		if err := completeTurn(b.Ctx, b.TestDB.DB, turn); err != nil {
 			b.T.Fatal(err)
 		}
 		if _, wait := b.takeAuditTurn(5); wait != lapTime {

@@ -52,12 +52,12 @@ func newLongShowNode(w *fanouttest.World) node {
 // newExpiryModel makes the model of a new reader, who has no items.
 func newExpiryModel(n node) *expiryModel {
 	m := &expiryModel{node: n}
-	m.reader, m.hugeAuthor, m.smallAuthor = m.newFollower()
+	m.reader, m.hugeAuthor, m.smallAuthor = m.MakeReader()
 	others := m.MakeUsers(2)
 	m.host, m.friend = others[0], others[1]
 	m.Follow(m.host, m.reader)
 	m.rooms = [2]services.ConversationID{m.makeRoom(m.friend, m.reader), m.makeRoom(m.friend, m.reader, m.host)}
-	m.runJobsAndReadLog()
+	m.RunJobsAndReadLog()
 	m.read(m.reader)
 	return m
 }
@@ -210,7 +210,7 @@ func (m *expiryModel) markSteps(random *rand.Rand) []func() {
 			m.commitForIDs(m.chat.Mute(m.reader, m.rooms[0], m.firstRoomMuted), nil)
 		},
 		func() {
-			m.runJobsAndReadLog()
+			m.RunJobsAndReadLog()
 			m.markBoardSeen(m.reader)
 			markAllSeen(m.shows)
 		},
@@ -222,7 +222,7 @@ func (m *expiryModel) markSteps(random *rand.Rand) []func() {
 func (m *expiryModel) checkCounts(what string) {
 	t, ctx := m.TB, m.TB.Context()
 	t.Helper()
-	m.runJobsAndReadLog()
+	m.RunJobsAndReadLog()
 	m.Must(m.announcements.Memory.Refresh(ctx))
 	feed, letters, news, talk, mentions, live := m.expectedCounts()
 	want := fmt.Sprint([]int{feed, letters, news, talk, mentions, live, feed + letters + news + talk + live})
@@ -332,7 +332,7 @@ func TestAgedBadgesAreOneRoundTrip(t *testing.T) {
 		m.Post(m.smallAuthor)
 		m.sendRoomMessage(0, m.friend, false)
 		m.sendRoomMessage(1, m.friend, false)
-		m.runJobsAndReadLog()
+		m.RunJobsAndReadLog()
 		m.read(m.reader)
 		ctx, trips := redis.WithRoundTrips(t.Context())
 		badges, err := m.Read(ctx, m.reader)

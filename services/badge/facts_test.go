@@ -61,7 +61,7 @@ func newMixedUsers(n node, seed uint64) *mixedUsers {
 	c.authors, c.readers = n.MakeUsers(4), n.MakeUsers(8)
 	c.postsByAuthor = make([][]services.PostID, len(c.authors))
 	n.SetMode(c.authors[0], services.AuthorHuge)
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	n.addManyConversations(c.readers[0], 260)
 	c.users = slices.Concat(c.users, c.authors, c.readers, n.MakeNeverSeenUsers(6))
 	return c
@@ -152,7 +152,7 @@ func (c *mixedUsers) applyChangeNumber(what int) {
 func (c *mixedUsers) checkCounts(what string) {
 	t, ctx := c.TB, services.Observe(c.TB.Context())
 	t.Helper()
-	c.runJobsAndReadLog()
+	c.RunJobsAndReadLog()
 	c.Must(c.announcements.Memory.Refresh(ctx))
 	today := services.DayOf(c.Clock.Now())
 	asked := append(slices.Clone(c.users), c.users[0], c.users[len(c.users)-1]) // a user named twice is counted twice
@@ -254,7 +254,7 @@ func TestAHundredUsersWithoutDocumentsTakeAFewStatements(t *testing.T) {
 		}
 		n.InsertPosts(author, 3)
 		livetest.ScheduleShow(n.World, host, time.Hour)
-		n.runJobsAndReadLog()
+		n.RunJobsAndReadLog()
 		for _, user := range users {
 			n.Must(n.Redis.ResetUserData(t.Context(), user))
 		}
@@ -292,7 +292,7 @@ func TestWithoutRedisUsersAreCountedInGroups(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Trace: statements.countRun}))
 	users := n.MakeUsers(50)
 	n.Follow(users[0], users[1:]...)
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	n.InsertPosts(users[0], 2)
 	n.RedisServer.Kill()
 	statements.takeCounts()
@@ -316,7 +316,7 @@ func TestAnUnreadableRowFailsOnlyItsUser(t *testing.T) {
 		author, damaged := n.newLikedAuthor(2)
 		users := append(n.MakeUsers(2), damaged, author)
 		n.sendSiteMessage(damaged)
-		n.runJobsAndReadLog()
+		n.RunJobsAndReadLog()
 		n.Write(func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.Run(ctx, sql.AdHoc("test", "INSERT INTO category_preferences (user_number, ver, preferences) VALUES ($1, 1, '{')"), damaged)
 			return err
@@ -376,7 +376,7 @@ func TestUsersWithCachedBadgesDoNotWaitForASlot(t *testing.T) {
 	default:
 	}
 	n.sendSiteMessage(reader)
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	<-full.sqlCountSlots
 	<-counted
 	n.Must(errs[0])

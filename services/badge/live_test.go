@@ -38,7 +38,7 @@ func (n node) newReaderOfHosts() (reader services.UserID, hosts [2]services.User
 		n.Follow(hosts[i], users[0])
 		shows[i] = livetest.ScheduleShow(n.World, hosts[i], time.Hour)
 	}
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	return users[0], hosts, shows
 }
 
@@ -51,7 +51,7 @@ func TestTheBoardCountsShowsThatWentLive(t *testing.T) {
 		before := n.wantBoardCount(reader, 0).Version
 		newer := func(what string, want int) {
 			t.Helper()
-			n.runJobsAndReadLog()
+			n.RunJobsAndReadLog()
 			badges := n.wantBoardCount(reader, want)
 			if badges.Version <= before {
 				t.Errorf("%s: version %s after %s", what, badges.Version, before)
@@ -114,11 +114,11 @@ func TestTheBoardsCountAfterALoss(t *testing.T) {
 	n := redisServerNode(t)
 	reader, hosts, shows := n.newReaderOfHosts()
 	livetest.StartShows(n.World, shows[:]...)
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	n.markBoardSeen(reader)
 	third := livetest.ScheduleShow(n.World, hosts[1], time.Hour)
 	livetest.StartShows(n.World, third)
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	n.wantBoardCount(reader, 1)
 	n.RedisServer.Do("FLUSHALL")
 	n.wantBoardCount(reader, 1)
@@ -139,7 +139,7 @@ func TestSubscribersAreNotifiedOfHostsTheyFollow(t *testing.T) {
 	n := redisServerNode(t)
 	reader, hosts, shows := n.newReaderOfHosts()
 	stranger := livetest.ScheduleShow(n.World, reader, time.Hour)
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	notified := map[services.UserID]int{}
 	n.Caches.Changelog.OnReadersNotified(func(readers []services.UserID) {
 		for _, user := range readers {
@@ -155,13 +155,13 @@ func TestSubscribersAreNotifiedOfHostsTheyFollow(t *testing.T) {
 	}
 	watched(0)
 	livetest.StartShows(n.World, stranger)
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	if len(notified) > 0 {
 		t.Errorf("notified were %v", notified)
 	}
 	n.Clock.Advance(time.Second) // at most ten notifications a second
 	livetest.StartShows(n.World, shows[0])
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	if notified[reader] != 1 || len(notified) != 1 {
 		t.Errorf("notified were %v", notified)
 	}
@@ -175,7 +175,7 @@ func TestThePolicyAppliesToTheBoardsCount(t *testing.T) {
 	n := redisServerNode(t)
 	reader, _, shows := n.newReaderOfHosts()
 	livetest.StartShows(n.World, shows[:]...)
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	cmd, err := n.SetPolicy(reader, PolicyChange{
 		InTotal: map[services.Source]bool{services.SourceLiveBoard: false}, AsDot: map[services.Source]bool{services.SourceLiveBoard: true},
 	})
@@ -225,7 +225,7 @@ func TestTheBoardsCountEqualsAModel(t *testing.T) {
 		for range rapid.IntRange(5, 30).Draw(t, "steps") {
 			m.eventNumber++
 			n.runRandomStep(t, m, reader, rapid.SampledFrom(hosts).Draw(t, "host"))
-			n.runJobsAndReadLog()
+			n.RunJobsAndReadLog()
 			badges := n.read(reader)
 			if want := m.expectedCount(); badges.LiveBoard.Value != want || badges.LiveBoard.Precision != services.Exact {
 				t.Fatalf("the number is %+v, want %d", badges.LiveBoard, want)
@@ -245,7 +245,7 @@ func (n node) runRandomStep(t *rapid.T, m *boardModel, reader, host services.Use
 		id := livetest.ScheduleShow(n.World, host, time.Hour)
 		m.openShows, m.host[id] = append(m.openShows, id), host
 		if step == "start" {
-			n.runJobsAndReadLog()
+			n.RunJobsAndReadLog()
 			livetest.StartShows(n.World, id)
 			m.wentLiveAtEvent[id] = m.eventNumber
 		}

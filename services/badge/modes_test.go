@@ -19,21 +19,21 @@ func TestFollowModesApplyToExplanationAndDigest(t *testing.T) {
 		n := newNode(w)
 		reader, hosts, shows := n.newReaderOfHosts()
 		over := livetest.ScheduleShow(n.World, hosts[0], time.Hour)
-		n.runJobsAndReadLog()
+		n.RunJobsAndReadLog()
 		livetest.StartShows(n.World, shows[0], shows[1], over)
-		n.runJobsAndReadLog()
+		n.RunJobsAndReadLog()
 		livetest.EndShows(n.World, n.Clock.Now(), over)
 		n.Clock.Advance(time.Second)
 		for _, host := range hosts {
 			n.Post(host)
 		}
-		n.runJobsAndReadLog()
+		n.RunJobsAndReadLog()
 		for _, c := range []struct {
 			mode              services.FollowMode
 			posts, shows, all int // all: shows that are over are included
 		}{{services.FollowAll, 2, 2, 3}, {services.FollowLiveOnly, 1, 2, 3}, {services.FollowNone, 1, 1, 1}, {services.FollowAll, 2, 2, 3}} {
 			n.SetFollowMode(hosts[0], reader, c.mode)
-			n.runJobsAndReadLog()
+			n.RunJobsAndReadLog()
 			badges, items := n.read(reader), n.explainedItems(reader)
 			if badges.HomeFeed.Value != c.posts || len(items["HOME_FEED"]) != c.posts {
 				t.Errorf("mode %d: %d posts count and %d are explained, want %d", c.mode, badges.HomeFeed.Value, len(items["HOME_FEED"]), c.posts)
@@ -59,7 +59,7 @@ func TestARecountReadsTheFollowModeTable(t *testing.T) {
 	n := redisServerNode(t)
 	reader, hosts, shows := n.newReaderOfHosts()
 	livetest.StartShows(n.World, shows[:]...)
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	n.wantBoardCount(reader, 2)
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		_, err := sqltest.QueryLines(ctx, tx, `INSERT INTO follow_modes (follower, followee, followed, mode) SELECT follower, followee, since, 2 FROM follows WHERE followee = `+fmt.Sprint(uint64(hosts[0])))

@@ -55,7 +55,7 @@ func TestTheNewestPostIsThatOfTheFacts(t *testing.T) {
 	n := redisServerNode(t)
 	histories.ReduceRapidChecks(t, 4)
 	rapid.Check(t, func(t *rapid.T) {
-		reader, huge, small := n.newFollower()
+		reader, huge, small := n.MakeReader()
 		n.read(reader)
 		follows := map[services.UserID]bool{huge: true, small: true}
 		var published []services.PostID
@@ -98,7 +98,7 @@ func TestTheNewestPostIsThatOfTheFacts(t *testing.T) {
 			case "later":
 				n.Clock.Advance(time.Second)
 			}
-			n.runJobsAndReadLog()
+			n.RunJobsAndReadLog()
 			if got, want := n.newestPost(reader), n.newestPostInFacts(reader); got != want {
 				t.Fatalf("the newest post is %q, and by the facts %q", got, want)
 			}
@@ -120,14 +120,14 @@ func (feedWithoutFacts) Explain(context.Context, source.ExplainRequest) ([]servi
 func TestTheNewestPostCostsNoReadOfTheFacts(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		reader, huge, small := n.newFollower()
+		reader, huge, small := n.MakeReader()
 		n.read(reader)
 		at := slices.IndexFunc(n.sources, func(source Source) bool { return source.Key() == services.SourceHomeFeed })
 		n.sources[at] = feedWithoutFacts{n.sources[at].(homeFeed)}
 		badges := &services.Badges{HomeFeed: source.ExactCount(1)}
 		newest := func(what string, want services.PostID) {
 			t.Helper()
-			n.runJobsAndReadLog()
+			n.RunJobsAndReadLog()
 			found, err := n.ExplainNewest(t.Context(), reader, badges, []services.Source{services.SourceHomeFeed}, time.Time{})
 			if want == 0 {
 				if !errors.Is(err, errFactsRead) {

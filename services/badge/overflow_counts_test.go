@@ -93,7 +93,7 @@ func TestAPostThatWasNeverPushedLeavesTheCount(t *testing.T) {
 		return reader, author, 43
 	}
 	pulledPosts := func(n node) (reader, author services.UserID, count int) {
-		reader, huge, small := n.newFollower()
+		reader, huge, small := n.MakeReader()
 		n.InsertPosts(huge, services.FeedRetention+200)
 		return reader, small, services.FeedRetention + 200
 	}
@@ -112,7 +112,7 @@ func TestAPostThatWasNeverPushedLeavesTheCount(t *testing.T) {
 			n.Service = n.newServiceWith(func(cfg *Config) { cfg.Caps = source.DisplayCaps{services.SourceHomeFeed: 999} })
 			reader, author, count := test.begin(n)
 			n.Must(n.World.Projector.RefillInbox(t.Context(), reader))
-			n.runJobsAndReadLog()
+			n.RunJobsAndReadLog()
 			n.wantFeedCountEverywhere(reader, count, services.Exact)
 			post := n.Post(author)
 			// The post's own job has not run. RaiseDocumentsAbove stands for another change, which raises the version: the count
@@ -120,7 +120,7 @@ func TestAPostThatWasNeverPushedLeavesTheCount(t *testing.T) {
 			n.Must(n.RaiseDocumentsAbove(t.Context(), []services.UserID{reader}, []uint64{n.Document(reader).Version}))
 			before := n.wantFeedCount(reader, count+1, services.Exact).Version
 			test.leave(n, reader, author, post)
-			n.runJobsAndReadLog()
+			n.RunJobsAndReadLog()
 			if now := n.wantFeedCountEverywhere(reader, count, services.Exact).Version; now <= before {
 				t.Errorf("version %s after %s", now, before)
 			}
@@ -133,11 +133,11 @@ func TestAPostThatWasNeverPushedLeavesTheCount(t *testing.T) {
 func TestPostsOfABrieflyHiddenAuthorAreCountedAgain(t *testing.T) {
 	n := redisServerNode(t)
 	n.Service = n.newServiceWith(func(cfg *Config) { cfg.Caps = source.DisplayCaps{services.SourceHomeFeed: 999} })
-	reader, huge, small := n.newFollower()
+	reader, huge, small := n.MakeReader()
 	n.InsertPosts(huge, services.FeedRetention+200)
 	n.Must(n.World.Projector.RefillInbox(t.Context(), reader))
 	n.Post(small)
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	n.wantFeedCountEverywhere(reader, services.FeedRetention+201, services.Exact)
 	hide := services.Restriction{Kind: services.Hide, Owner: small, Other: reader}
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -151,7 +151,7 @@ func TestPostsOfABrieflyHiddenAuthorAreCountedAgain(t *testing.T) {
 		_, err := people.Unrestrict(ctx, tx, hide)
 		return errors.Join(err, jobs.Enqueue(ctx, tx, fanout.FollowJob(reader, small)))
 	})
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	if now := n.wantFeedCountEverywhere(reader, services.FeedRetention+201, services.Exact).Version; now <= before {
 		t.Errorf("version %s after %s", now, before)
 	}
@@ -177,18 +177,18 @@ func TestALatePostBelowTheInboxLeavesTheCount(t *testing.T) {
 				author, reader := n.newLikedAuthor(0)
 				other := n.MakeUsers(1)[0]
 				n.Follow(other, reader)
-				n.runJobsAndReadLog()
+				n.RunJobsAndReadLog()
 				late := services.PostID(n.IDs.Next())
 				// The reader's own posts are trimmed, and nothing below the inbox counts.
 				const count = services.FeedRetention + 5
 				n.InsertPosts(reader, 100)
 				n.InsertPosts(author, count)
 				n.Must(n.World.Projector.RefillInbox(t.Context(), reader))
-				n.runJobsAndReadLog()
+				n.RunJobsAndReadLog()
 				n.wantFeedCountEverywhere(reader, count, services.Exact)
 				n.PublishPostWithID(other, late)
 				if pushed {
-					n.runJobsAndReadLog()
+					n.RunJobsAndReadLog()
 				}
 				n.Must(n.RaiseDocumentsAbove(t.Context(), []services.UserID{reader}, []uint64{n.Document(reader).Version}))
 				before := n.wantFeedCount(reader, count+1, services.Exact).Version
@@ -197,7 +197,7 @@ func TestALatePostBelowTheInboxLeavesTheCount(t *testing.T) {
 					want int
 				}{{test.leave, count}, {test.back, count + 1}} {
 					step.do(n, reader, other)
-					n.runJobsAndReadLog()
+					n.RunJobsAndReadLog()
 					now := n.wantFeedCountEverywhere(reader, step.want, services.Exact).Version
 					if now <= before {
 						t.Errorf("version %s after %s", now, before)
@@ -326,14 +326,14 @@ func TestPostsBeyondInboxesAreCountedInOneStatement(t *testing.T) {
 	author, readers := n.MakeUsers(1)[0], n.MakeUsers(3)
 	for _, reader := range readers {
 		n.Follow(author, reader) // posts count from the follow on
-		n.runJobsAndReadLog()
+		n.RunJobsAndReadLog()
 		n.InsertPosts(author, 10)
 	}
 	for _, reader := range readers {
 		n.InsertPosts(reader, services.FeedRetention+40)
 		n.Must(n.World.Projector.RefillInbox(t.Context(), reader))
 	}
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	statements.takeCounts()
 	badges, errs := n.ReadAndFollow(t.Context(), readers)
 	for i, want := range []int{30, 20, 10} {

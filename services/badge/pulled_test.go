@@ -7,25 +7,6 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// newFollower makes a user who follows one author whose posts are pulled and one whose posts are pushed.
-func (n node) newFollower() (reader, huge, small services.UserID) {
-	n.TB.Helper()
-	users := n.MakeUsers(3)
-	n.SetMode(users[1], services.AuthorHuge)
-	n.Follow(users[1], users[0])
-	n.Follow(users[2], users[0])
-	n.runJobsAndReadLog()
-	return users[0], users[1], users[2]
-}
-
-// runJobsAndReadLog runs all jobs, and reads the changelog.
-func (n node) runJobsAndReadLog() {
-	n.TB.Helper()
-	n.RunAllJobs(n.World.Fanout)
-	_, err := n.Caches.Changelog.RunOnce(n.TB.Context())
-	n.Must(err)
-}
-
 // wantFeedCount checks the count of a user's home feed, and returns the badges.
 func (n node) wantFeedCount(user services.UserID, want int, precision services.Precision) *services.Badges {
 	n.TB.Helper()
@@ -41,11 +22,11 @@ func (n node) wantFeedCount(user services.UserID, want int, precision services.P
 func TestTheFeedCountsPushedAndPulledPosts(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		reader, huge, small := n.newFollower()
+		reader, huge, small := n.MakeReader()
 		before := n.wantFeedCount(reader, 0, services.Exact).Version
 		newer := func(want int) {
 			t.Helper()
-			n.runJobsAndReadLog()
+			n.RunJobsAndReadLog()
 			now := n.wantFeedCount(reader, want, services.Exact).Version
 			if now <= before {
 				t.Errorf("version %s after %s", now, before)
@@ -77,7 +58,7 @@ func TestTheFeedCountsPushedAndPulledPosts(t *testing.T) {
 		n.Unfollow(huge, reader)
 		newer(1)
 		n.Follow(huge, reader)
-		n.runJobsAndReadLog()
+		n.RunJobsAndReadLog()
 		n.wantFeedCount(reader, 1, services.Exact) // posts from before the follow are listed and do not count
 		before = n.read(reader).Version
 		n.Post(huge)
@@ -92,27 +73,27 @@ func TestTheFeedCountsPushedAndPulledPosts(t *testing.T) {
 // Above 300 the count says that there may be more, whether the posts were pushed or pulled.
 func TestTheFeedsCountEndsAt300(t *testing.T) {
 	n := redisServerNode(t)
-	reader, huge, small := n.newFollower()
+	reader, huge, small := n.MakeReader()
 	n.InsertPosts(huge, 200)
 	n.InsertPosts(small, 100)
 	n.Must(n.World.Projector.RefillInbox(t.Context(), reader))
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	n.wantFeedCount(reader, 300, services.Exact)
 	n.Post(huge)
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	n.wantFeedCount(reader, 300, services.AtLeast)
 	n.InsertPosts(huge, 500)
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	n.wantFeedCount(reader, 300, services.AtLeast)
 }
 
 // The count is the same after a flush of Redis and on a node that has just started.
 func TestTheFeedsCountAfterALoss(t *testing.T) {
 	n := redisServerNode(t)
-	reader, huge, small := n.newFollower()
+	reader, huge, small := n.MakeReader()
 	n.Post(huge)
 	n.Post(small)
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	n.wantFeedCount(reader, 2, services.Exact)
 	n.RedisServer.Do("FLUSHALL")
 	n.wantFeedCount(reader, 2, services.Exact)
@@ -128,7 +109,7 @@ func TestTheFeedsCountAfterALoss(t *testing.T) {
 // count that was known last stays, and an unknown count is not marked as exact.
 func TestSubscribersAreNotifiedOfPulledPosts(t *testing.T) {
 	n := redisServerNode(t)
-	reader, huge, _ := n.newFollower()
+	reader, huge, _ := n.MakeReader()
 	notified := map[services.UserID]int{}
 	n.Caches.Changelog.OnReadersNotified(func(readers []services.UserID) {
 		for _, user := range readers {
@@ -144,7 +125,7 @@ func TestSubscribersAreNotifiedOfPulledPosts(t *testing.T) {
 	}
 	watched(0)
 	n.Post(huge)
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	if notified[reader] != 1 || len(notified) != 1 {
 		t.Errorf("notified were %v", notified)
 	}
@@ -158,10 +139,10 @@ func TestSubscribersAreNotifiedOfPulledPosts(t *testing.T) {
 // The audit finds no error in the counts of pushed and pulled posts.
 func TestTheAuditAgreesOnPulledAuthors(t *testing.T) {
 	n := redisServerNode(t)
-	reader, huge, small := n.newFollower()
+	reader, huge, small := n.MakeReader()
 	n.Post(huge)
 	n.Post(small)
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	differed, err := n.World.Projector.Recount(t.Context(), reader)
 	if err != nil || len(differed) > 0 {
 		t.Errorf("differed: %v, %v", differed, err)

@@ -90,7 +90,7 @@ func TestBadgesThatNeedSQLAreNotReady(t *testing.T) {
 	n := redisServerNode(t)
 	users := n.MakeUsers(4)
 	n.makeRoom(users[0], users[1], users[2], users[3])
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	n.wantBadgesNotReady("a room on the first node", users[1])
 	other := newNode(n.AnotherNode())
 	other.wantBadgesNotReady("a room that another node has not cached", users[1])
@@ -111,7 +111,7 @@ func TestAgedDocumentsAreNotReady(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceHomeFeed: 2}
 	m := newExpiryModel(newLongShowNode(fanouttest.New(t, fanouttest.Options{Projector: withExpiry(ages)})))
 	m.Post(m.smallAuthor)
-	m.runJobsAndReadLog()
+	m.RunJobsAndReadLog()
 	m.read(m.reader)
 	m.Clock.Advance(day)
 	m.wantBadgesNotReady("the first look on a new day", m.reader)

@@ -126,13 +126,13 @@ type readerScenario struct {
 // newReaderScenario makes a reader who follows an author, a host and a room.
 func (n node) newReaderScenario() *readerScenario {
 	n.TB.Helper()
-	reader, huge, _ := n.newFollower()
+	reader, huge, _ := n.MakeReader()
 	users := n.MakeUsers(2)
 	a := &readerScenario{reader: reader, hugeAuthor: huge, host: users[0], messageSender: users[1]}
 	n.Follow(a.host, reader)
 	a.show = livetest.ScheduleShow(n.World, a.host, time.Hour)
 	a.room = n.makeRoom(a.messageSender, reader, a.host)
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	n.read(reader)
 	return a
 }

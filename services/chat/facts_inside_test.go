@@ -12,7 +12,7 @@ import (
 
 // conversationLeaseFixture has helpers for leases of user 2 in one conversation.
 type conversationLeaseFixture struct {
-	*testStore
+	*testDB
 	id services.ConversationID
 }
 
@@ -62,7 +62,7 @@ func (i conversationLeaseFixture) leaveAt(at time.Time, device string) {
 // If a visit is reported after it has ended, the messages that were sent until its end are read, and no later ones. Messages that
 // come now count as unread.
 func TestAPastVisitReadsMessagesUntilItsEnd(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		start := b.Clock.Now().Add(time.Second).Truncate(time.Millisecond)
 		for range 4 { // at 30 s, 60 s and so on
@@ -91,7 +91,7 @@ func TestAPastVisitReadsMessagesUntilItsEnd(t *testing.T) {
 // An event of the past neither shortens nor ends a lease that was taken later. While the lease of such an event lasts, new messages
 // are read at once.
 func TestAPastLeaseDoesNotShortenALaterOne(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		b.Clock.Advance(time.Hour)
 		start := b.Clock.Now().Truncate(time.Millisecond)
@@ -114,7 +114,7 @@ func TestAPastLeaseDoesNotShortenALaterOne(t *testing.T) {
 
 // While a device is inside a conversation, its messages do not count as unread for the user.
 func TestNothingCountsWhileInside(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		b.send(i.id, 1, 2)
 		i.enter("phone", time.Minute)
@@ -137,7 +137,7 @@ func TestNothingCountsWhileInside(t *testing.T) {
 
 // A lease that is not renewed ends at its time, even if that is noticed late. Messages sent before the end are read, later ones count.
 func TestALeaseEndsAtItsTime(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		start := b.Clock.Now()
 		i.enter("phone", time.Minute)
@@ -161,7 +161,7 @@ func TestALeaseEndsAtItsTime(t *testing.T) {
 
 // The renewal of a lease does not change the member's row.
 func TestRenewingALeaseKeepsTheMembersVersion(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		i.enter("phone", time.Minute)
 		version := b.membership(i.id, 2).Version
@@ -181,7 +181,7 @@ func TestRenewingALeaseKeepsTheMembersVersion(t *testing.T) {
 
 // A user marks messages unread after their lease has expired and before the expiry is processed: the messages stay unread.
 func TestAnEndedLeaseDoesNotUndoAMarkAsUnread(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		b.send(i.id, 1)
 		i.enter("phone", time.Minute)
@@ -195,7 +195,7 @@ func TestAnEndedLeaseDoesNotUndoAMarkAsUnread(t *testing.T) {
 }
 
 func TestLeavingAConversationEndsItsLeases(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		i.enter("phone", time.Minute)
 		b.MustWrite(func(tx *sql.Tx) error {
@@ -215,7 +215,7 @@ func TestLeavingAConversationEndsItsLeases(t *testing.T) {
 }
 
 func TestMutingChangesTheStateOnce(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		id := b.createGroup(1, 2)
 		b.send(id, 1, 2)
 		mute := func(muted bool) error {
@@ -234,7 +234,7 @@ func TestMutingChangesTheStateOnce(t *testing.T) {
 
 // Messages, marks and recalls come concurrently on shared rows: the stored counts equal a recount of the messages.
 func TestStoredCountsEqualARecountAfterConcurrentHistories(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		users := []services.UserID{1, 2, 3}
 		id := b.createGroup(users...)
 		var group sync.WaitGroup

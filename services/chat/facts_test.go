@@ -13,17 +13,17 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// testStore is a SQL database of a test, with helpers that write and read conversations in it.
-type testStore struct{ *peopletest.TestStore }
+// testDB is a SQL database of a test, with helpers that write and read conversations in it.
+type testDB struct{ *peopletest.TestDB }
 
-// eachStore runs a test on both SQL engines.
-func eachStore(t *testing.T, test func(b *testStore)) {
+// eachTestDB runs a test on both SQL engines.
+func eachTestDB(t *testing.T, test func(b *testDB)) {
 	t.Helper()
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) { test(&testStore{b}) })
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) { test(&testDB{b}) })
 }
 
 // createGroup creates a group; the first user is its creator.
-func (b *testStore) createGroup(users ...services.UserID) (id services.ConversationID) {
+func (b *testDB) createGroup(users ...services.UserID) (id services.ConversationID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		id, _, err = insert(b.Ctx, tx, conversationDraft{Kind: Group, Title: "t", Creator: users[0], Members: users})
@@ -33,7 +33,7 @@ func (b *testStore) createGroup(users ...services.UserID) (id services.Conversat
 }
 
 // send adds a message, a millisecond after the last one.
-func (b *testStore) send(id services.ConversationID, author services.UserID, mentions ...services.UserID) (message Message) {
+func (b *testDB) send(id services.ConversationID, author services.UserID, mentions ...services.UserID) (message Message) {
 	b.T.Helper()
 	b.Clock.Advance(time.Millisecond)
 	b.MustWrite(func(tx *sql.Tx) (err error) {
@@ -44,10 +44,10 @@ func (b *testStore) send(id services.ConversationID, author services.UserID, men
 }
 
 // runTx runs one transaction and returns its error.
-func (b *testStore) runTx(fn func(tx *sql.Tx) error) error { return b.Write(b.Ctx, fn) }
+func (b *testDB) runTx(fn func(tx *sql.Tx) error) error { return b.Write(b.Ctx, fn) }
 
 // markRead marks a conversation read up to a message number, 0 for all, in the generation gen, -1 for the present one: see readUpTo.
-func (b *testStore) markRead(id services.ConversationID, user services.UserID, number, gen int64) error {
+func (b *testDB) markRead(id services.ConversationID, user services.UserID, number, gen int64) error {
 	return b.runTx(func(tx *sql.Tx) error {
 		_, err := readUpTo(b.Ctx, tx, id, user, number, gen)
 		return err
@@ -55,7 +55,7 @@ func (b *testStore) markRead(id services.ConversationID, user services.UserID, n
 }
 
 // membership reads a user's state in a conversation.
-func (b *testStore) membership(id services.ConversationID, user services.UserID) services.Membership {
+func (b *testDB) membership(id services.ConversationID, user services.UserID) services.Membership {
 	b.T.Helper()
 	list := sqltest.Must(membershipsIn(b.Ctx, b.DB, id, []services.UserID{user}))(b.T)
 	if len(list) != 1 {
@@ -65,7 +65,7 @@ func (b *testStore) membership(id services.ConversationID, user services.UserID)
 }
 
 // wantUnreadAndMentions checks the counts of users in a conversation: unread messages, then mentions.
-func (b *testStore) wantUnreadAndMentions(id services.ConversationID, want map[services.UserID][2]int64) {
+func (b *testDB) wantUnreadAndMentions(id services.ConversationID, want map[services.UserID][2]int64) {
 	b.T.Helper()
 	got := map[services.UserID][2]int64{}
 	for user := range want {
@@ -76,7 +76,7 @@ func (b *testStore) wantUnreadAndMentions(id services.ConversationID, want map[s
 }
 
 func TestConversationsAreCreatedOnce(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		made := b.Clock.Now()
 		direct := func(members ...services.UserID) (id services.ConversationID, created bool) {
 			b.MustWrite(func(tx *sql.Tx) (err error) {
@@ -108,7 +108,7 @@ func TestConversationsAreCreatedOnce(t *testing.T) {
 
 // Messages are read by ID: neighbours, a gap, duplicates, a number that never was, and another conversation.
 func TestMessagesAreReadByTheirIDs(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		id, other := b.createGroup(1, 2), b.createGroup(1, 2)
 		first, second, third, elsewhere := b.send(id, 1, 2), b.send(id, 2), b.send(id, 1), b.send(other, 2)
 		asked := []services.MessageID{third.ID, elsewhere.ID, first.ID, first.ID, services.NewMessageID(other, 2), services.NewMessageID(id, 7)}
@@ -120,7 +120,7 @@ func TestMessagesAreReadByTheirIDs(t *testing.T) {
 
 // A message counts as unread for every member except its author.
 func TestAMessageIsUnreadForAllMembersButItsAuthor(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		id := b.createGroup(1, 2, 3)
 		first := b.send(id, 1, 2, 1, 9)
 		second := b.send(id, 2)
@@ -141,7 +141,7 @@ func TestAMessageIsUnreadForAllMembersButItsAuthor(t *testing.T) {
 
 // A read position moves only forward, until a "mark unread" begins a new generation. Marks of the former generation then change nothing.
 func TestPositionsGoForwardWithinAGeneration(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		id := b.createGroup(1, 2)
 		for range 4 {
 			b.send(id, 1, 2)
@@ -172,7 +172,7 @@ func TestPositionsGoForwardWithinAGeneration(t *testing.T) {
 }
 
 func TestARecallLowersTheCountOfUnreadMembers(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		id := b.createGroup(1, 2, 3)
 		message := b.send(id, 1, 2, 3)
 		b.send(id, 1, 2)
@@ -201,7 +201,7 @@ func TestARecallLowersTheCountOfUnreadMembers(t *testing.T) {
 }
 
 func TestMembersAreAddedAndLeave(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		id := b.createGroup(1, 2)
 		b.send(id, 1)
 		add := func(users ...services.UserID) (added []services.UserID) {
@@ -241,7 +241,7 @@ func TestMembersAreAddedAndLeave(t *testing.T) {
 // A rebuild reads the states of one user: current memberships, and those that the user left lately, so that late changes of these are
 // recognized as late. A pass over a conversation reads the states of its members who are not dormant, page by page.
 func TestMembershipsOfOneUserAndOfTheActive(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.MakeUsers("a", "b", "c")
 		first, second := b.createGroup(1, 2), b.createGroup(2, 3)
 		b.send(first, 1)
@@ -268,7 +268,7 @@ func TestMembershipsOfOneUserAndOfTheActive(t *testing.T) {
 
 // The states of several users, page by page, are the same as when each user is read alone. One user may be asked for twice.
 func TestMembershipsOfManyUsersEqualSingleReads(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.MakeUsers("a", "b", "c", "d")
 		for i := range 9 {
 			id := b.createGroup(1, 2)
@@ -302,7 +302,7 @@ func TestMembershipsOfManyUsersEqualSingleReads(t *testing.T) {
 }
 
 func TestConversationsAreListedByTheirLastMessage(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		var ids []services.ConversationID
 		for range 4 {
 			ids = append(ids, b.createGroup(1, 2))
@@ -326,7 +326,7 @@ func TestConversationsAreListedByTheirLastMessage(t *testing.T) {
 // Of two changes of the way of counting that begin from the same state, only the first takes effect. MessagesPerMinute is the greater
 // count of this minute and the one before.
 func TestOnlyOneOfTwoChangesOfTheCountingWayTakesEffect(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		id := b.createGroup(1, 2)
 		state := func() MemberState {
 			return sqltest.Must(statesByID(b.Ctx, b.DB, 1, []services.ConversationID{id}))(b.T)[0]
@@ -358,7 +358,7 @@ func TestOnlyOneOfTwoChangesOfTheCountingWayTakesEffect(t *testing.T) {
 }
 
 func TestLongTextsAreKeptWhole(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		id := b.createGroup(1, 2)
 		body := strings.Repeat("🦉", services.MaxBodyCharacters)
 		b.MustWrite(func(tx *sql.Tx) error { _, _, _, err := insertMessage(b.Ctx, tx, id, 1, body, nil); return err })

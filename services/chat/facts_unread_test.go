@@ -24,7 +24,7 @@ func (i conversationLeaseFixture) wantUnread(want int64) {
 // Leases that run when a user marks messages unread mark nothing read from then on: neither when they are renewed or end, nor when
 // the device leaves, even late.
 func TestALeaseDoesNotUndoAMarkAsUnread(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		i.enter("laptop", time.Minute)
 		for range 5 {
@@ -59,7 +59,7 @@ func TestALeaseDoesNotUndoAMarkAsUnread(t *testing.T) {
 // After a mark as unread, the devices that have the conversation open are inside again when the user enters with another device, writes,
 // or reads all messages; if the user reads some, the others stay unread.
 func TestAMarkAsUnreadEndsWhenAllIsRead(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		for range 5 {
 			b.send(i.id, 1)
@@ -104,7 +104,7 @@ func TestAMarkAsUnreadEndsWhenAllIsRead(t *testing.T) {
 // A renewal and the end of a past visit are reported only after the user has marked messages unread: they mark nothing read. A past
 // visit of another device marks the messages read that were sent until its end.
 func TestPastVisitsDoNotUndoALaterMarkAsUnread(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		start := b.Clock.Now().Add(time.Second).Truncate(time.Millisecond)
 		for range 4 { // at 30 s, 60 s and so on

@@ -119,7 +119,7 @@ func (c *deviceCluster) sendAllPending() {
 // Nodes die between any two steps, push services fail at random, and browsers change hands. Still the versions of a browser rise,
 // two messages for one browser are never under way at once, and in the end its last message has its user's present number.
 func TestCrashBetweenAnySteps(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newDeviceWorld(b)
 		for seed := range histories.ShortOrFull(t, 6, 60) {

@@ -32,7 +32,7 @@ var testVAPIDKeys = func() VAPIDKeys {
 
 // deviceWorld is users whose badges a test sets, the stream of their changes and one push service.
 type deviceWorld struct {
-	*peopletest.TestStore
+	*peopletest.TestDB
 	mu           sync.Mutex                        // guards the four fields below
 	unreadLikes  map[services.UserID]int           // the unread likes of each user, which are their badges
 	newestLikes  map[services.UserID]services.Item // the newest like of each user
@@ -45,13 +45,13 @@ type deviceWorld struct {
 }
 
 // newDeviceWorld makes a world whose change stream is always on.
-func newDeviceWorld(b *peopletest.TestStore) *deviceWorld { return newDeviceWorldWithStream(b, true) }
+func newDeviceWorld(b *peopletest.TestDB) *deviceWorld { return newDeviceWorldWithStream(b, true) }
 
 // newDeviceWorldWithStream makes a world whose change stream is always on, or only while somebody reads it. The laps of the stream
 // find no user, so it compares only users who were marked.
-func newDeviceWorldWithStream(b *peopletest.TestStore, alwaysOn bool) *deviceWorld {
+func newDeviceWorldWithStream(b *peopletest.TestDB, alwaysOn bool) *deviceWorld {
 	w := &deviceWorld{
-		TestStore: b, unreadLikes: map[services.UserID]int{}, newestLikes: map[services.UserID]services.Item{}, online: map[services.UserID]bool{},
+		TestDB: b, unreadLikes: map[services.UserID]int{}, newestLikes: map[services.UserID]services.Item{}, online: map[services.UserID]bool{},
 		pushService: devicestest.NewPushService(b.T, testVAPIDKeys.Public), browsers: map[string]*devicestest.Browser{},
 	}
 	w.stream = stream.New(stream.Config{

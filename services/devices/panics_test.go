@@ -12,7 +12,7 @@ import (
 // A panic of checkDevices, which looks for devices, ends Run with its pool, so that the node can begin Run again: Run does not wait for a
 // pool that nobody ends.
 func TestAPanicOfCheckDevicesEndsRun(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	ctx, cancel := context.WithCancel(b.Ctx)
 	defer cancel()
 	looks := 0

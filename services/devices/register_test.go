@@ -16,7 +16,7 @@ import (
 
 // A registration can be repeated, says whether it changed anything, and is listed for its user alone.
 func TestRegister(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newDeviceWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -52,7 +52,7 @@ func TestRegister(t *testing.T) {
 
 // A registration that is refused says why.
 func TestRegisterRefuses(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	w := newDeviceWorld(b)
 	user := b.MakeUsers("ann")[0]
 	good := devicestest.NewBrowser("https://push.example/1")
@@ -96,7 +96,7 @@ func TestRegisterRefuses(t *testing.T) {
 
 // A browser belongs to the user who registered it last: the former user gets nothing there any more, and does not see it.
 func TestABrowserBelongsToItsLastRegisteredUser(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newDeviceWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -131,7 +131,7 @@ func TestABrowserBelongsToItsLastRegisteredUser(t *testing.T) {
 // A stranger who knows an endpoint, without the keys that only the browser has, gets the same answers as for an endpoint that
 // nobody registered, and the user of the browser keeps getting their numbers.
 func TestAnEndpointWithoutKeysRevealsNothing(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newDeviceWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -168,7 +168,7 @@ func TestAnEndpointWithoutKeysRevealsNothing(t *testing.T) {
 
 // A browser that subscribed anew at the same endpoint is one device.
 func TestNewKeysReplaceTheFormer(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	w := newDeviceWorld(b)
 	user := b.MakeUsers("ann")[0]
 	s := w.newNode()
@@ -185,7 +185,7 @@ func TestNewKeysReplaceTheFormer(t *testing.T) {
 
 // Beyond the limit a new device replaces the device that registered longest ago.
 func TestOldestDeviceIsReplaced(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newDeviceWorld(b)
 		users := b.MakeUsers("ann", "bob")

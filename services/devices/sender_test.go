@@ -22,7 +22,7 @@ var endLease = sql.AdHoc("the lease ends", `UPDATE device_readers SET until_us =
 // The number on the icon rises with an alert and falls in silence, down to 0. Each device of the user gets it, and no device of another
 // user.
 func TestIconRisesWithAnAlertAndFallsSilently(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newDeviceWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -74,7 +74,7 @@ func TestIconRisesWithAnAlertAndFallsSilently(t *testing.T) {
 
 // A device that wants no silent messages gets only messages that alert.
 func TestADeviceThatIsNotSilentGetsOnlyAlerts(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	w := newDeviceWorld(b)
 	user := b.MakeUsers("ann")[0]
 	s := w.newNode()
@@ -95,7 +95,7 @@ func TestADeviceThatIsNotSilentGetsOnlyAlerts(t *testing.T) {
 
 // In quiet hours the number changes in silence, and items that came in quiet hours do not alert afterwards.
 func TestItemsOfQuietHoursNeverAlert(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	w := newDeviceWorld(b)
 	user := b.MakeUsers("ann")[0]
 	s := w.newNode()
@@ -128,7 +128,7 @@ func TestItemsOfQuietHoursNeverAlert(t *testing.T) {
 // With the setting OnlyAway, the devices of a user with an open socket get nothing until the socket is closed. Then they get the
 // number, and items that the socket showed do not alert again.
 func TestDevicesWaitWhileASocketIsOpen(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	w := newDeviceWorld(b)
 	users := b.MakeUsers("ann", "bob")
 	s := w.newNode(func(cfg *Config) { cfg.OnlyAway = true })
@@ -159,7 +159,7 @@ func TestDevicesWaitWhileASocketIsOpen(t *testing.T) {
 // A change that comes after the last socket was closed alerts at once, even if an earlier change that the socket showed still
 // waits.
 func TestOpenSocketsAlertAtOnceAfterTheClose(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newDeviceWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -207,7 +207,7 @@ func TestOpenSocketsAlertAtOnceAfterTheClose(t *testing.T) {
 
 // However many changes there are, a device gets one message for all changes that came while none was sent.
 func TestABurstIsOneMessagePerDevice(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	w := newDeviceWorld(b)
 	var names []string
 	for i := range 300 {
@@ -234,7 +234,7 @@ func TestABurstIsOneMessagePerDevice(t *testing.T) {
 // After a change of the server's key, nothing is sent to a device that was registered for the former key, and its error says so, until
 // the browser registers again.
 func TestDevicesOfAFormerKeyGetNothing(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	w := newDeviceWorld(b)
 	user := b.MakeUsers("ann")[0]
 	w.register(w.newNode(), user, "phone")
@@ -259,7 +259,7 @@ func TestDevicesOfAFormerKeyGetNothing(t *testing.T) {
 
 // No request goes to an address that is not public, whatever host name leads to it.
 func TestNoRequestGoesToAPrivateAddress(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	w := newDeviceWorld(b)
 	user := b.MakeUsers("ann")[0]
 	s := w.newNode(func(cfg *Config) { cfg.Allow = nil })
@@ -276,7 +276,7 @@ func TestNoRequestGoesToAPrivateAddress(t *testing.T) {
 // The change stream is on only while there is a device. A change between the first registration and the start of the stream is
 // not lost.
 func TestFirstDeviceSwitchesTheStreamOn(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newDeviceWorldWithStream(b, false)
 		user := b.MakeUsers("ann")[0]
@@ -301,7 +301,7 @@ func TestFirstDeviceSwitchesTheStreamOn(t *testing.T) {
 
 // Only one node sends. Another node takes over when the lease ends, and the former node can no longer record anything.
 func TestOneNodeSends(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newDeviceWorld(b)
 		user := b.MakeUsers("ann")[0]
@@ -331,7 +331,7 @@ func TestOneNodeSends(t *testing.T) {
 
 // A usual message has the usual length, and a message to the user with the longest key the greatest.
 func TestMessagesHaveOneSize(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	w := newDeviceWorld(b)
 	users := b.MakeUsers("ann", strings.Repeat("界", 128))
 	s := w.newNode()

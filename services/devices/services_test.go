@@ -17,7 +17,7 @@ import (
 
 // A device that its push service does not know any more is removed; nothing is sent to it again.
 func TestGoneDevicesAreRemoved(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newDeviceWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -48,11 +48,13 @@ func TestDevicesAreRetriedHoweverAPushServiceFails(t *testing.T) {
 		"500":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "the receiver answered 500"},
 		"redirect": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", "/other"); w.WriteHeader(307) }, "redirects are not followed"},
 		"hang":     {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "there was no answer within 2s"},
-		"garbage":  {func(w http.ResponseWriter, _ *http.Request) { answerGarbage(w, "\x00\x01not HTTP\r\n\r\n") }, "malformed HTTP"},
-		"hang up":  {func(w http.ResponseWriter, _ *http.Request) { answerGarbage(w, "") }, "EOF"},
+		"garbage": {func(w http.ResponseWriter, _ *http.Request) {
+			outboundtest.AnswerGarbage(w, "\x00\x01not HTTP\r\n\r\n")
+		}, "malformed HTTP"},
+		"hang up": {func(w http.ResponseWriter, _ *http.Request) { outboundtest.AnswerGarbage(w, "") }, "EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+			b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 			w := newDeviceWorld(b)
 			user := b.MakeUsers("ann")[0]
 			timeout := 30 * time.Second // longer than any answer takes on a busy machine
@@ -90,7 +92,7 @@ func TestDevicesAreRetriedHoweverAPushServiceFails(t *testing.T) {
 // Any user can name a push service. If its certificate has a name with a NUL, which PostgreSQL refuses in a text, the other
 // devices still get their messages.
 func TestANULInACertificateNameStopsNobodyElse(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newDeviceWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -110,19 +112,9 @@ func TestANULInACertificateNameStopsNobodyElse(t *testing.T) {
 	})
 }
 
-// answerGarbage writes a text to the connection in place of an HTTP answer, and closes the connection.
-func answerGarbage(to http.ResponseWriter, text string) {
-	connection, _, err := http.NewResponseController(to).Hijack()
-	if err != nil {
-		panic(err)
-	}
-	_, _ = connection.Write([]byte(text))
-	_ = connection.Close()
-}
-
 // If the push service asks to wait for a device, the device gets nothing before the wait ends.
 func TestRetryAfter(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newDeviceWorld(b)
 		user := b.MakeUsers("ann")[0]
@@ -150,7 +142,7 @@ func TestRetryAfter(t *testing.T) {
 
 // A device that fails for a day is given up, until its user's next change.
 func TestADeviceIsGivenUpAfterADayOfFailures(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newDeviceWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -193,7 +185,7 @@ func TestADeviceIsGivenUpAfterADayOfFailures(t *testing.T) {
 // A push service that is down gets one request at a time. Everybody has the newest number after it is back, and no device was given up
 // meanwhile.
 func TestPushServiceIsDown(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	w := newDeviceWorld(b)
 	var names []string
 	for i := range 60 {
@@ -233,7 +225,7 @@ func TestPushServiceIsDown(t *testing.T) {
 
 // A push service that hangs does not hold up another one. Nor do many that hang and have accepted nothing yet.
 func TestSlowPushServiceHoldsNoOther(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	w := newDeviceWorld(b)
 	var names []string
 	for i := range 40 {

@@ -110,7 +110,7 @@ func TestManyFollowersAreNotCountedAgainAtOnce(t *testing.T) {
 	}
 	w.Clock.Advance(5 * time.Second)
 	modes := 0
-	for _, job := range claim(w) {
+	for _, job := range w.ClaimDueJobs() {
 		if job.Kind == "author.mode" {
 			modes++
 		}

@@ -15,7 +15,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-// newWorldWithOtherNode makes a world on PostgreSQL, and the store of another node on the same database.
+// newWorldWithOtherNode makes a world on PostgreSQL, and opens its database as another node too.
 func newWorldWithOtherNode(t *testing.T) (w *fanouttest.World, other *sql.DB) {
 	t.Helper()
 	url := sqltest.Postgres(t)
@@ -72,13 +72,13 @@ func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 			t.Errorf("of user %d %v are behind, want %v", i, got, want)
 		}
 	}
-	if freed := claim(w); len(freed) > 0 {
+	if freed := w.ClaimDueJobs(); len(freed) > 0 {
 		t.Errorf("%v could be claimed before the node was dead", freed)
 	}
 	var freed []jobs.Job
 	eventually.Holds(t, "the jobs are freed", func() bool {
 		beat(w, heart)
-		freed = append(freed, claim(w)...)
+		freed = append(freed, w.ClaimDueJobs()...)
 		return len(freed) == len(held)
 	})
 	beat(w, heart)

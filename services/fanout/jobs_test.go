@@ -191,7 +191,7 @@ func TestAnUnavailableEngineDoesNotCountAsATry(t *testing.T) {
 	for _, user := range users {
 		w.Must(w.Projector.Rebuild(t.Context(), user))
 	}
-	for _, job := range claim(w) {
+	for _, job := range w.ClaimDueJobs() {
 		if job.Tries != 0 {
 			t.Errorf("%s counts %d tries", job.Kind, job.Tries)
 		}

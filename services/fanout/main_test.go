@@ -3,7 +3,6 @@ package fanout_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -35,14 +34,6 @@ func smallChunks(cfg *fanout.Config) { cfg.ChunkSize = 2 }
 func enqueue(w *fanouttest.World, queued ...jobs.NewJob) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, queued...) })
-}
-
-// claim takes all jobs that are due, as a worker does.
-func claim(w *fanouttest.World) []jobs.Job {
-	w.TB.Helper()
-	queued, err := jobs.Claim(w.TB.Context(), w.DB, w.Fanout.Kinds(), 1000, 30*time.Second, 0)
-	w.Must(err)
-	return queued
 }
 
 // inboxListsPost reports whether a user's inbox lists a post, and whether the post counts.

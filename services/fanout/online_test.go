@@ -260,7 +260,7 @@ func TestACrashAmongManyChunksSkipsAndRepeatsNone(t *testing.T) {
 		quick, bulk, _ := workersOf(w.Fanout)
 		runOnce(w, quick)
 		runOnce(w, bulk)
-		held := claim(w) // a worker claims all the others, delivers half of them, and dies before it records that
+		held := w.ClaimDueJobs() // a worker claims all the others, delivers half of them, and dies before it records that
 		for _, job := range held[:len(held)/2] {
 			ctx, die := context.WithCancel(t.Context())
 			if err := w.Fanout.DeliverChunk(ctx, job); err != nil {

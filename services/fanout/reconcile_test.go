@@ -83,7 +83,7 @@ func TestAChangeDuringAPushWinsOverThePush(t *testing.T) {
 			post := w.Post(author)
 			late := preparePush(w, post)
 			history.meanwhile(w, author, reader, post)
-			for _, job := range claim(w) { // all jobs but the fan-out itself, which is late
+			for _, job := range w.ClaimDueJobs() { // all jobs but the fan-out itself, which is late
 				if job.Kind == "post.fanout" {
 					continue
 				}
@@ -110,7 +110,7 @@ func TestAFollowRemovesPostsDeletedMeanwhile(t *testing.T) {
 		w.RunAllJobs(w.Fanout)
 		w.Unfollow(author, reader)
 		w.Delete(deleted)
-		for _, job := range claim(w) { // the removal, not yet the unfollow
+		for _, job := range w.ClaimDueJobs() { // the removal, not yet the unfollow
 			if job.Kind == "post.remove" {
 				w.Must(w.Fanout.RunJobs(t.Context(), []jobs.Job{job}))
 			}
@@ -238,7 +238,7 @@ func TestAFollowRefillsAnInboxThatAnUnfollowLeftShort(t *testing.T) {
 		t.Fatal("the inbox is not short")
 	}
 	w.Delete(newest[0])
-	for _, job := range claim(w) { // the deletion does not visit who does not follow
+	for _, job := range w.ClaimDueJobs() { // the deletion does not visit who does not follow
 		if job.Kind == "post.remove" {
 			w.Must(w.Fanout.RunJobs(t.Context(), []jobs.Job{job}))
 		}
@@ -265,7 +265,7 @@ func TestDeletionsQueueNoRefillsForIdleReaders(t *testing.T) {
 	w.Must(err)
 	refills := func(want int) {
 		t.Helper()
-		for _, job := range claim(w) {
+		for _, job := range w.ClaimDueJobs() {
 			if job.Kind == "post.remove" {
 				w.Must(w.Fanout.RunJobs(t.Context(), []jobs.Job{job}))
 			}

@@ -64,7 +64,7 @@ func TestALateSplitQueuesNoChunks(t *testing.T) {
 	w.Follow(users[0], users[1:]...)
 	w.RunAllJobs(w.Fanout)
 	w.Post(users[0])
-	late := claim(w)
+	late := w.ClaimDueJobs()
 	w.Clock.Advance(31 * time.Second)
 	if _, err := w.AnotherFanout().Workers(1)[0].RunOnce(t.Context()); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 func TestAnAnswerFromAKeyIgnoresARolledBackRun(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.Postgres(t)}))
 	other := newNode(n.AnotherNode())
-	reader, huge, _ := n.newFollower()
+	reader, huge, _ := n.MakeReader()
 	publish := func(n node) *jobs.Command {
 		cmd, err := n.Publish(huge, Draft{Body: "hello"})
 		n.Must(err)
@@ -40,6 +40,6 @@ func TestAnAnswerFromAKeyIgnoresARolledBackRun(t *testing.T) {
 	if !elsewhere {
 		t.Error("the command was not repeated")
 	}
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	n.checkWholeFeed(reader)
 }

@@ -77,7 +77,7 @@ type postImport struct {
 // comment, an answer to a comment or a reply is a reply. Nobody is notified and no jobs are queued, because these posts are the
 // past. A file that was read to its end adds nothing when it is imported again. kinds are the kinds that enter home feeds. Bad
 // lines are put aside and reported; the error is INVALID for a file that cannot be read or is cut off, as by social.ImportFile.
-func ImportFile(ctx context.Context, db importer.Store, ids interface{ Next() services.SortableID }, kinds []services.PostKind, opts importer.Options) (importer.Report, error) {
+func ImportFile(ctx context.Context, db importer.DB, ids interface{ Next() services.SortableID }, kinds []services.PostKind, opts importer.Options) (importer.Report, error) {
 	run, err := importer.Open(db, opts, importForm)
 	if err != nil {
 		return importer.Report{}, err

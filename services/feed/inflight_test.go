@@ -15,7 +15,7 @@ import (
 // A post in flight that is older than the first page is on the page where it belongs.
 func TestAPostInFlightIsBelowTheFirstPage(t *testing.T) {
 	n := redisServerNode(t)
-	reader, _, small := n.newFollower()
+	reader, _, small := n.MakeReader()
 	one := posts.InFlightFanout{Post: n.InsertPosts(small, 1)[0], Author: small} // without a job: no fan-out brings it
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		if err := posts.BeginFanout(ctx, tx, one, 2); err != nil {
@@ -41,7 +41,7 @@ func TestAPostInFlightIsBelowTheFirstPage(t *testing.T) {
 // A post in flight below the end of the inbox is on no page. Reads of the last page leave the reader's document as it is.
 func TestAPostInFlightBelowTheInboxIsNotMerged(t *testing.T) {
 	n := redisServerNode(t)
-	reader, _, small := n.newFollower()
+	reader, _, small := n.MakeReader()
 	ids := n.InsertPosts(small, services.FeedRetention+100)
 	n.Must(n.World.Projector.RefillInbox(t.Context(), reader))
 	one := posts.InFlightFanout{Post: ids[0], Author: small}
@@ -51,7 +51,7 @@ func TestAPostInFlightBelowTheInboxIsNotMerged(t *testing.T) {
 		}
 		return nodecache.FanoutChange{InFlightFanout: one}.Append(ctx, tx)
 	})
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	last := ids[len(ids)-290]
 	was := n.Document(reader).Version
 	for range 2 {
@@ -75,7 +75,7 @@ func TestAFanOutThatEndsDuringAPageIsOnIt(t *testing.T) {
 			now()
 		}
 	}}))
-	reader, _, small := n.newFollower()
+	reader, _, small := n.MakeReader()
 	one := posts.InFlightFanout{Post: n.InsertPosts(small, 1)[0], Author: small}
 	change := func(ended bool) {
 		n.Write(func(ctx context.Context, tx *sql.Tx) error {

@@ -19,7 +19,7 @@ func (n node) newerPage(reader services.UserID, than services.PostID, first int)
 // Pages of newer posts go upwards from a position, oldest first, until no post is left. Then pages are empty and keep the position.
 func TestPagesOfNewerPosts(t *testing.T) {
 	n := redisServerNode(t)
-	reader, huge, small := n.newFollower()
+	reader, huge, small := n.MakeReader()
 	var ids []services.PostID
 	for range 15 {
 		n.Clock.Advance(2 * newerPageOverlap)
@@ -27,7 +27,7 @@ func TestPagesOfNewerPosts(t *testing.T) {
 		n.Clock.Advance(2 * newerPageOverlap)
 		ids = append(ids, n.publish(small, "pushed"))
 	}
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	for _, first := range []int{1, 7, 100} {
 		var got []services.PostID
 		for than := ids[4]; ; {
@@ -61,15 +61,15 @@ func TestPagesOfNewerPosts(t *testing.T) {
 // has it.
 func TestALatePostIsNotMissed(t *testing.T) {
 	n := redisServerNode(t)
-	reader, huge, small := n.newFollower()
+	reader, huge, small := n.MakeReader()
 	for _, author := range []services.UserID{huge, small} {
 		late := services.PostID(n.IDs.Next()) // an ID that was made and is not committed yet
 		n.Clock.Advance(newerPageOverlap - time.Second)
 		newest := n.publish(author, "first to be seen")
-		n.runJobsAndReadLog()
+		n.RunJobsAndReadLog()
 		n.insertPostWithID(author, late)
 		n.Must(n.fan.ReconcileFollow(t.Context(), reader, author))
-		n.runJobsAndReadLog()
+		n.RunJobsAndReadLog()
 		page := n.newerPage(reader, newest, 1)
 		if !slices.Contains(postIDsOf(page), late) || page.NextPageAfter != newest {
 			t.Errorf("the late one is missed: %v, next %s", postIDsOf(page), page.NextPageAfter)
@@ -81,7 +81,7 @@ func TestALatePostIsNotMissed(t *testing.T) {
 // Even if the last five seconds have very many posts, a client that reads page after page comes to the newest.
 func TestPagingPassesABurstOfPosts(t *testing.T) {
 	n := redisServerNode(t)
-	reader, _, small := n.newFollower()
+	reader, _, small := n.MakeReader()
 	ids := n.InsertPosts(small, 250) // in one millisecond
 	n.Must(n.fan.Projector.RefillInbox(t.Context(), reader))
 	seen := map[services.PostID]bool{}
@@ -106,9 +106,9 @@ func TestPagingPassesABurstOfPosts(t *testing.T) {
 // If posts between the position and the page are no longer kept, the page reports it.
 func TestAGapIsReported(t *testing.T) {
 	n := redisServerNode(t)
-	reader, huge, _ := n.newFollower()
+	reader, huge, _ := n.MakeReader()
 	ids := n.InsertPosts(huge, services.FeedRetention+50)
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	if page := n.newerPage(reader, ids[20], 10); page.End != services.EndOfRetention || !page.HasNext || postIDsOf(page)[0] != ids[50] {
 		t.Errorf("across the gap: end %q, from %s on", page.End, postIDsOf(page)[0])
 	}
@@ -120,7 +120,7 @@ func TestAGapIsReported(t *testing.T) {
 // Pages above a position go upwards like pages of newer posts, each newest first, and report whether newer posts are left.
 func TestPagesAboveAPosition(t *testing.T) {
 	n := redisServerNode(t)
-	reader, huge, small := n.newFollower()
+	reader, huge, small := n.MakeReader()
 	var ids []services.PostID
 	for range 15 {
 		n.Clock.Advance(time.Second)
@@ -128,7 +128,7 @@ func TestPagesAboveAPosition(t *testing.T) {
 		n.Clock.Advance(time.Second)
 		ids = append(ids, n.publish(small, "pushed"))
 	}
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	above := func(position services.PostID, last int) Page {
 		t.Helper()
 		page, err := n.PageAbove(t.Context(), reader, position, last)

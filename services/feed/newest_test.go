@@ -52,13 +52,13 @@ func (n node) Page(ctx context.Context, reader services.UserID, before services.
 func TestNewestPagesAreOneRoundTrip(t *testing.T) {
 	var statements atomic.Int64
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}))
-	reader, huge, small := n.newFollower()
+	reader, huge, small := n.MakeReader()
 	ids := n.InsertPosts(small, 30)
 	n.Must(n.fan.ReconcileFollow(t.Context(), reader, small))
 	for range 3 {
 		ids = append(ids, n.publish(huge, "pulled"))
 	}
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	want := map[int]Page{}
 	for _, first := range []int{1, 20, 33, 50} {
 		page, err := n.Page(t.Context(), reader, services.MaxPostID, first)
@@ -140,7 +140,7 @@ func TestPagesDuringAFanOut(t *testing.T) {
 	for range 5 {
 		n.publish(author, "newer")
 	}
-	n.runJobsAndReadLog() // includes the first read of the changelog, which empties the cache
+	n.RunJobsAndReadLog() // includes the first read of the changelog, which empties the cache
 	if page, err := n.Page(t.Context(), reader, services.MaxPostID, 20); err != nil || len(page.Items) != 5 || n.readyPage(reader, 20) == nil {
 		t.Fatalf("%v, %v", postIDsOf(page), err)
 	}

@@ -13,25 +13,6 @@ import (
 	"tidings/services/sql"
 )
 
-// runJobsAndReadLog runs all jobs, and brings the node cache up to date from the changelog.
-func (n node) runJobsAndReadLog() {
-	n.TB.Helper()
-	n.RunAllJobs(n.fan)
-	_, err := n.Caches.Changelog.RunOnce(n.TB.Context())
-	n.Must(err)
-}
-
-// newFollower makes a reader who follows one author whose posts are pulled and one whose posts are pushed.
-func (n node) newFollower() (reader, huge, small services.UserID) {
-	n.TB.Helper()
-	users := n.MakeUsers(3)
-	n.SetMode(users[1], services.AuthorHuge)
-	n.Follow(users[1], users[0])
-	n.Follow(users[2], users[0])
-	n.runJobsAndReadLog()
-	return users[0], users[1], users[2]
-}
-
 // checkWholeFeed checks that a reader's feed, read to its end in large and in small pages, equals the feed from SQL, and ends for the
 // right reason.
 func (n node) checkWholeFeed(reader services.UserID) {
@@ -57,31 +38,31 @@ func (n node) checkWholeFeed(reader services.UserID) {
 func TestAFeedOfPushedAndPulledPosts(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		reader, huge, small := n.newFollower()
+		reader, huge, small := n.MakeReader()
 		var posts []services.PostID
 		for range 20 {
 			posts = append(posts, n.publish(huge, "pulled"), n.publish(small, "pushed"))
 		}
 		own := n.publish(reader, "own")
-		n.runJobsAndReadLog()
+		n.RunJobsAndReadLog()
 		n.checkWholeFeed(reader)
 		n.checkWholeFeed(huge)
 		n.SetMode(huge, services.AuthorSmall)
 		n.publish(huge, "pushed now")
 		n.SetMode(huge, services.AuthorHuge)
 		n.publish(huge, "pulled again")
-		n.runJobsAndReadLog()
+		n.RunJobsAndReadLog()
 		n.checkWholeFeed(reader)
 		n.Must(n.commit(n.Service.Delete(huge, posts[4])))
 		n.Must(n.commit(n.Service.Delete(small, posts[5])))
 		n.Must(n.commit(n.Service.Delete(reader, own)))
-		n.runJobsAndReadLog()
+		n.RunJobsAndReadLog()
 		n.checkWholeFeed(reader)
 		n.Unfollow(huge, reader)
-		n.runJobsAndReadLog()
+		n.RunJobsAndReadLog()
 		n.checkWholeFeed(reader)
 		n.Follow(huge, reader)
-		n.runJobsAndReadLog()
+		n.RunJobsAndReadLog()
 		n.checkWholeFeed(reader)
 		n.Must(n.Redis.ResetUserData(t.Context(), reader))
 		n.checkWholeFeed(reader)
@@ -93,12 +74,12 @@ func TestAFeedOfPushedAndPulledPosts(t *testing.T) {
 // A feed has the newest 300 posts, from the inbox and the pulled posts together, however many each of them has.
 func TestAFeedHasTheNewest300PostsOfInboxAndPulled(t *testing.T) {
 	n := redisServerNode(t)
-	reader, huge, small := n.newFollower()
+	reader, huge, small := n.MakeReader()
 	for _, count := range []int{90, 150, 400, 40} {
 		n.InsertPosts(huge, count)
 		n.InsertPosts(small, count/2)
 		n.Must(n.fan.Projector.RefillInbox(t.Context(), reader))
-		n.runJobsAndReadLog()
+		n.RunJobsAndReadLog()
 		n.checkWholeFeed(reader)
 	}
 }
@@ -106,7 +87,7 @@ func TestAFeedHasTheNewest300PostsOfInboxAndPulled(t *testing.T) {
 // A pulled post that this node has published is on the page before any job has run, and a deleted one is not.
 func TestAPulledPostIsThereAtOnce(t *testing.T) {
 	n := redisServerNode(t)
-	reader, huge, _ := n.newFollower()
+	reader, huge, _ := n.MakeReader()
 	id := n.publish(huge, "now")
 	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
 	if err != nil || !slices.Equal(postIDsOf(page), []services.PostID{id}) {
@@ -121,11 +102,11 @@ func TestAPulledPostIsThereAtOnce(t *testing.T) {
 // While a reader reads page after page everything changes, and no post is skipped or repeated.
 func TestPagingSkipsAndRepeatsNoPostWhileEverythingChanges(t *testing.T) {
 	n := redisServerNode(t)
-	reader, huge, small := n.newFollower()
+	reader, huge, small := n.MakeReader()
 	n.InsertPosts(huge, 60)
 	n.InsertPosts(small, 60)
 	n.Must(n.fan.Projector.RefillInbox(t.Context(), reader))
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	entries, err := posts.HomeFeed(t.Context(), n.DB, reader, services.MaxPostID, services.FeedRetention)
 	n.Must(err)
 	gone := map[services.PostID]bool{}
@@ -154,7 +135,7 @@ func TestPagingSkipsAndRepeatsNoPostWhileEverythingChanges(t *testing.T) {
 		case 3:
 			n.Must(n.Redis.ResetUserData(t.Context(), reader))
 		case 4:
-			n.runJobsAndReadLog()
+			n.RunJobsAndReadLog()
 		}
 	}
 	seen := map[services.PostID]bool{}
@@ -174,9 +155,9 @@ func TestPagingSkipsAndRepeatsNoPostWhileEverythingChanges(t *testing.T) {
 // If SQL does not answer, pages come from Redis and memory; if Redis does not answer, from SQL.
 func TestPulledPagesWithoutAnEngine(t *testing.T) {
 	n := redisServerNode(t)
-	reader, huge, small := n.newFollower()
+	reader, huge, small := n.MakeReader()
 	ids := []services.PostID{n.publish(small, "1"), n.publish(huge, "2"), n.publish(small, "3")}
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	want := newestFirst(ids)
 	read := func(what string) {
 		t.Helper()
@@ -198,9 +179,9 @@ func TestPulledPagesWithoutAnEngine(t *testing.T) {
 // A feed that takes long to rebuild is read from the facts and marked as building until it is ready.
 func TestAFeedThatIsBeingBuilt(t *testing.T) {
 	n := redisServerNode(t)
-	reader, huge, small := n.newFollower()
+	reader, huge, small := n.MakeReader()
 	ids := newestFirst([]services.PostID{n.publish(huge, "1"), n.publish(small, "2")})
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	n.Must(n.Redis.ResetUserData(t.Context(), reader))
 	n.rebuildWait = time.Nanosecond
 	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
@@ -253,7 +234,7 @@ func TestAPostThatWaitsForAWorkerIsNotMissing(t *testing.T) {
 // A post in flight is on a first page and in the count before it has reached the inbox, and appears once.
 func TestAPostInFlightIsOnTheFirstPage(t *testing.T) {
 	n := redisServerNode(t)
-	reader, _, small := n.newFollower()
+	reader, _, small := n.MakeReader()
 	stranger := n.MakeUsers(1)[0]
 	ids := n.InsertPosts(small, 2) // without a job: no fan-out brings them
 	foreign := n.InsertPosts(stranger, 1)

@@ -47,7 +47,7 @@ func waitForChange(t *testing.T, changes <-chan FeedChange) FeedChange {
 // A watcher gets the state and then only its changes: the number of new posts, the newest, and their authors.
 func TestAWatcherGetsTheAuthorsOfNewPosts(t *testing.T) {
 	n := redisServerNode(t)
-	reader, huge, small := n.newFollower()
+	reader, huge, small := n.MakeReader()
 	badges := make(chan *services.Badges, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	changes := n.Watch(ctx, reader, badges)
@@ -61,7 +61,7 @@ func TestAWatcherGetsTheAuthorsOfNewPosts(t *testing.T) {
 	show("2", 0) // something else has changed
 	n.publish(small, "1")
 	last := n.publish(huge, "2")
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	show("3", 2)
 	event := waitForChange(t, changes)
 	if event.NewPosts.Value != 2 || event.NewestUnseen != last || !slices.Equal(event.NewestAuthors, []services.UserID{huge, small}) || event.Badges.Version != "3" {
@@ -73,7 +73,7 @@ func TestAWatcherGetsTheAuthorsOfNewPosts(t *testing.T) {
 	}
 	n.publish(reader, "own posts are nobody's news")
 	n.Must(n.commit(n.Service.MarkSeen(reader, event.NewestUnseen)))
-	n.runJobsAndReadLog()
+	n.RunJobsAndReadLog()
 	show("4", 0)
 	if event = waitForChange(t, changes); event.NewPosts.Value != 0 || event.NewestUnseen != 0 || len(event.NewestAuthors) != 0 {
 		t.Errorf("when all is seen: %+v", event)
@@ -130,7 +130,7 @@ func TestAWatcherGetsNoAuthorsOfExpiredPosts(t *testing.T) {
 // A slow watcher gets the latest state, once. The channel is closed when the badges' channel is.
 func TestASlowWatcherGetsTheLatest(t *testing.T) {
 	n := redisServerNode(t)
-	reader, huge, _ := n.newFollower()
+	reader, huge, _ := n.MakeReader()
 	badges := make(chan *services.Badges)
 	changes := n.Watch(t.Context(), reader, badges)
 	n.RedisServer.Kill() // the changes then come from the facts, and do not differ

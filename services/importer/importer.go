@@ -29,8 +29,8 @@ import (
 	"tidings/services/sql"
 )
 
-// Store is the part of the database that an import uses.
-type Store interface {
+// DB is the part of the database that an import uses.
+type DB interface {
 	sql.Reader
 	// Write runs the function in one transaction, as sql.DB does.
 	Write(ctx context.Context, fn func(tx *sql.Tx) error) error

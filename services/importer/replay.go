@@ -10,7 +10,7 @@ import (
 
 // OpenReplay opens a file whose events happen one by one, at their times. The caller calls ReadAll, applies the events, and calls
 // Close.
-func OpenReplay(db Store, opts Options, form Form) (*Run, error) {
+func OpenReplay(db DB, opts Options, form Form) (*Run, error) {
 	run, err := Open(db, opts, form)
 	if err == nil && run.source.progressKey != "" {
 		run.source.progressKey += ":replay" // the position of an import counts lines, that of a replay events

@@ -60,7 +60,7 @@ func (r Report) progressCount() int64 {
 // Run is one run over a file, with the parts that all imports share. One goroutine uses it. An import embeds it, and the method
 // ImportLines passes the lines to the import.
 type Run struct {
-	DB   Store
+	DB   DB
 	Opts Options // with their defaults
 	// Report counts committed items, except that its LastLine is the last line read, and a replay counts its rows as it reads them.
 	Report Report
@@ -84,7 +84,7 @@ type Lines interface {
 }
 
 // Open opens the file of an import. The caller calls ImportLines, which closes the files, or calls Close.
-func Open(db Store, opts Options, form Form) (*Run, error) {
+func Open(db DB, opts Options, form Form) (*Run, error) {
 	opts = opts.withDefaults()
 	// Nothing before this can fail. From here on Close must be called to close the file.
 	source, err := openSource(opts, form)

@@ -15,83 +15,83 @@ import (
 
 // A request is remembered by its scope and key for idempotencyRetention. Until then the key cannot be used for another request.
 func TestIdempotencyKeys(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		remember := func(scope, key string, hash []byte, ids ...string) error {
-			return b.Write(b.ctx, func(tx *sql.Tx) error {
-				return jobs.RememberRequest(b.ctx, tx, scope, key, jobs.RememberedRequest{InputHash: hash, IDs: ids})
+			return b.Write(b.Ctx, func(tx *sql.Tx) error {
+				return jobs.RememberRequest(b.Ctx, tx, scope, key, jobs.RememberedRequest{InputHash: hash, IDs: ids})
 			})
 		}
 		recall := func(scope, key string) (hash []byte, ids []string, found bool) {
-			b.write(func(tx *sql.Tx) error {
-				had, known, err := jobs.RecallRequest(b.ctx, tx, scope, key)
+			b.MustWrite(func(tx *sql.Tx) error {
+				had, known, err := jobs.RecallRequest(b.Ctx, tx, scope, key)
 				hash, ids, found = had.InputHash, had.IDs, known
 				return err
 			})
 			return hash, ids, found
 		}
 		_, _, found := recall("alice", "k")
-		equal(b.t, found, false)
+		equal(b.T, found, false)
 		if err := errors.Join(remember("alice", "k", []byte{0, 1}, `post:"1"`, "post:2"), remember("bob", "k", nil)); err != nil {
-			b.t.Fatal(err)
+			b.T.Fatal(err)
 		}
 		hash, ids, found := recall("alice", "k")
-		equal(b.t, []any{hash, ids, found}, []any{[]byte{0, 1}, []string{`post:"1"`, "post:2"}, true})
+		equal(b.T, []any{hash, ids, found}, []any{[]byte{0, 1}, []string{`post:"1"`, "post:2"}, true})
 		hash, ids, found = recall("bob", "k")
-		equal(b.t, []any{bytes.Equal(hash, nil), len(ids), found}, []any{true, 0, true})
+		equal(b.T, []any{bytes.Equal(hash, nil), len(ids), found}, []any{true, 0, true})
 
-		b.clock.advance(jobs.IdempotencyRetention - time.Microsecond)
+		b.Clock.Advance(jobs.IdempotencyRetention - time.Microsecond)
 		err := remember("alice", "k", []byte{2}, "post:3")
-		wantCode(b.t, err, services.Unavailable)
+		wantCode(b.T, err, services.Unavailable)
 		if !errors.Is(err, jobs.ErrKeyExists) {
-			b.t.Errorf("the error is %v", err)
+			b.T.Errorf("the error is %v", err)
 		}
 		_, _, found = recall("alice", "k")
-		equal(b.t, found, true)
+		equal(b.T, found, true)
 
-		b.clock.advance(time.Microsecond)
+		b.Clock.Advance(time.Microsecond)
 		_, _, found = recall("alice", "k")
-		equal(b.t, found, false)
+		equal(b.T, found, false)
 		if err := remember("alice", "k", []byte{2}, "post:3"); err != nil {
-			b.t.Fatal(err)
+			b.T.Fatal(err)
 		}
 		hash, ids, found = recall("alice", "k")
-		equal(b.t, []any{hash, ids, found}, []any{[]byte{2}, []string{"post:3"}, true})
+		equal(b.T, []any{hash, ids, found}, []any{[]byte{2}, []string{"post:3"}, true})
 
-		equal(b.t, must(jobs.ForgetIdempotencyKeys(b.ctx, b.DB, b.clock.Now()))(b.t), 1) // bob's
-		equal(b.t, must(jobs.ForgetIdempotencyKeys(b.ctx, b.DB, b.clock.Now().Add(1)))(b.t), 0)
-		equal(b.t, must(jobs.ForgetIdempotencyKeys(b.ctx, b.DB, b.clock.Now().Add(time.Second)))(b.t), 1)
+		equal(b.T, must(jobs.ForgetIdempotencyKeys(b.Ctx, b.DB, b.Clock.Now()))(b.T), 1) // bob's
+		equal(b.T, must(jobs.ForgetIdempotencyKeys(b.Ctx, b.DB, b.Clock.Now().Add(1)))(b.T), 0)
+		equal(b.T, must(jobs.ForgetIdempotencyKeys(b.Ctx, b.DB, b.Clock.Now().Add(time.Second)))(b.T), 1)
 	})
 }
 
 // Requests with one key arrive together. One request takes effect; the other requests wait for it and then return its answer.
 func TestIdempotencyKeysAtOnce(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		const requests = 8
 		var all sync.WaitGroup
 		answers := make([]string, requests)
 		for n := range requests {
 			all.Go(func() {
-				err := b.Write(b.ctx, func(tx *sql.Tx) error {
-					err := jobs.RememberRequest(b.ctx, tx, "alice", "k", jobs.RememberedRequest{})
+				err := b.Write(b.Ctx, func(tx *sql.Tx) error {
+					err := jobs.RememberRequest(b.Ctx, tx, "alice", "k", jobs.RememberedRequest{})
 					if errors.Is(err, jobs.ErrKeyExists) {
-						had, found, err := jobs.RecallRequest(b.ctx, tx, "alice", "k")
+						had, found, err := jobs.RecallRequest(b.Ctx, tx, "alice", "k")
 						answers[n] = fmt.Sprint(had.IDs, found)
 						return err
 					}
 					id := services.PostID(100 + n)
 					answers[n] = fmt.Sprint([]string{id.String()}, true)
-					return errors.Join(err, jobs.Enqueue(b.ctx, tx, jobs.NewJob{Kind: "a", Key: id.String()}), jobs.RememberIDs(b.ctx, tx, "alice", "k", []string{id.String()}))
+					return errors.Join(err, jobs.Enqueue(b.Ctx, tx, jobs.NewJob{Kind: "a", Key: id.String()}), jobs.RememberIDs(b.Ctx, tx, "alice", "k", []string{id.String()}))
 				})
 				if err != nil {
-					b.t.Error(err)
+					b.T.Error(err)
 				}
 			})
 		}
 		all.Wait()
 		made := b.claim(requests, "a")
-		equal(b.t, len(made), 1)
+		equal(b.T, len(made), 1)
 		for _, answer := range answers {
-			equal(b.t, answer, "["+made[0].Key+"] true")
+			equal(b.T, answer, "["+made[0].Key+"] true")
 		}
 	})
 }

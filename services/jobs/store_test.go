@@ -16,58 +16,37 @@ const jobLease = 30 * time.Second // how long a claimed job is leased
 
 var errDeliberate = errors.New("mine") // what the functions and jobs of these tests return in order to fail
 
-// clock is a clock that stands until a test advances it.
-type clock struct{ *sqltest.Clock }
+// testDB is a database of a test, with helpers of this package.
+type testDB struct{ *sqltest.TestDB }
 
-func newClock() *clock { return &clock{sqltest.NewClock()} }
-
-func (c *clock) advance(d time.Duration) { c.Advance(d) }
-
-// testStore is a database for tests of the functions over *sql.DB and *sql.Tx, without an engine of jobs.
-type testStore struct {
-	*sql.DB
-	t     *testing.T
-	ctx   context.Context
-	clock *clock
-	url   string // of the database
-}
-
-// eachStore runs a test on both engines, on a new database with a stopped clock.
-func eachStore(t *testing.T, test func(b *testStore)) {
+// eachTestDB runs a test on both engines, each time on a new database with a stopped clock.
+func eachTestDB(t *testing.T, test func(b *testDB)) {
 	t.Helper()
-	sqltest.EachURL(t, func(t *testing.T, url string) { test(newTestStore(t, url)) })
+	sqltest.EachTestDB(t, func(b *sqltest.TestDB) { test(&testDB{b}) })
 }
 
-func newTestStore(t *testing.T, url string) *testStore {
+// newTestDB opens a database with a stopped clock; the test's end closes it.
+func newTestDB(t *testing.T, url string) *testDB {
 	t.Helper()
-	c := newClock()
-	return &testStore{sqltest.Open(t, sql.Config{URL: url, Clock: c}), t, t.Context(), c, url}
+	return &testDB{sqltest.NewTestDB(t, url)}
 }
 
-// write runs a function in a transaction that must be committed.
-func (b *testStore) write(fn func(tx *sql.Tx) error) {
-	b.t.Helper()
-	if err := b.Write(b.ctx, fn); err != nil {
-		b.t.Fatal(err)
-	}
+func (b *testDB) enqueue(queued ...jobs.NewJob) {
+	b.T.Helper()
+	b.MustWrite(func(tx *sql.Tx) error { return jobs.Enqueue(b.Ctx, tx, queued...) })
 }
 
-func (b *testStore) enqueue(queued ...jobs.NewJob) {
-	b.t.Helper()
-	b.write(func(tx *sql.Tx) error { return jobs.Enqueue(b.ctx, tx, queued...) })
-}
-
-func (b *testStore) claim(limit int, kinds ...string) []jobs.Job {
-	b.t.Helper()
-	return must(jobs.Claim(b.ctx, b.DB, kinds, limit, jobLease, 0))(b.t)
+func (b *testDB) claim(limit int, kinds ...string) []jobs.Job {
+	b.T.Helper()
+	return must(jobs.Claim(b.Ctx, b.DB, kinds, limit, jobLease, 0))(b.T)
 }
 
 // wantJobCounts checks the numbers of waiting and dead jobs.
-func (b *testStore) wantJobCounts(waiting, dead int) {
-	b.t.Helper()
-	w, d, _, err := jobs.JobCounts(b.ctx, b.DB)
+func (b *testDB) wantJobCounts(waiting, dead int) {
+	b.T.Helper()
+	w, d, _, err := jobs.JobCounts(b.Ctx, b.DB)
 	if err != nil || w != waiting || d != dead {
-		b.t.Fatalf("%d jobs wait and %d are dead (%v), want %d and %d", w, d, err, waiting, dead)
+		b.T.Fatalf("%d jobs wait and %d are dead (%v), want %d and %d", w, d, err, waiting, dead)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // The shows of five users are read page by page, in every status. Two hosts, one who hides from the viewer and one who blocks the
 // viewer, have an empty list.
 func TestHostedShowsAreWalkedToTheirEnd(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		const viewer services.UserID = 5
 		b.MakeUsers("a", "b", "hider", "blocker", "viewer")
 		b.addShows(aShow(10, 1, ShowUpcoming, 1), aShow(11, 1, ShowLive, 2), aShow(12, 2, ShowLive, 3), aShow(13, 1, ShowReplay, 4),

@@ -11,7 +11,7 @@ import (
 )
 
 // addHosts records that users have shows.
-func (b *testStore) addHosts(hosts ...services.UserID) {
+func (b *testDB) addHosts(hosts ...services.UserID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		for _, host := range hosts {
@@ -25,7 +25,7 @@ func (b *testStore) addHosts(hosts ...services.UserID) {
 
 // A host's shows come onto boards when the documents in all chunks of followers name the host.
 func TestAHostIsPublishedOnceDocumentsListIt(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		is := func(host services.UserID) [2]bool {
 			known, named, err := readHost(b.Ctx, b.DB.Runner, host)
 			if err != nil {
@@ -84,7 +84,7 @@ func TestAHostIsPublishedOnceDocumentsListIt(t *testing.T) {
 
 // hostVersions lists, for each host, the version at which their live shows last changed, and whether they have pulled replays.
 func TestVersionsOfHosts(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.addHosts(7, 8, 9)
 		b.MustWrite(func(tx *sql.Tx) error { return recordHostLiveVersion(b.Ctx, tx, 7, 3) })
 		b.MustWrite(func(tx *sql.Tx) error { return recordHostLiveVersion(b.Ctx, tx, 8, 4) })
@@ -100,7 +100,7 @@ func TestVersionsOfHosts(t *testing.T) {
 
 // followedHosts lists the hosts that a reader follows and whose shows the reader sees, with the mode of each follow.
 func TestHostsOfAReader(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		users := b.MakeUsers("ann", "bob", "cat", "dan", "eve")
 		b.addHosts(users[0], users[1], users[2], users[4])
 		b.MakeFollows(services.FollowEdge{Follower: 1, Followee: 2, PostsCountAfter: 20}, services.FollowEdge{Follower: 1, Followee: 3, PostsCountAfter: 30},
@@ -122,7 +122,7 @@ func TestHostsOfAReader(t *testing.T) {
 
 // An unfollow, a block, a mute and a hide count as the end of the host's shows on a board.
 func TestEndsOfFollowsOfHosts(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.MakeUsers("ann", "bob", "cat", "dan")
 		b.addHosts(2, 3)
 		ended := func(followee services.UserID, since time.Time) bool {
@@ -172,7 +172,7 @@ func TestEndsOfFollowsOfHosts(t *testing.T) {
 }
 
 func TestReminders(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.addShows(aShow(5, 1, ShowUpcoming, 1), aShow(6, 1, ShowUpcoming, 1), aShow(7, 1, ShowLive, 1))
 		add := func(show services.ShowID, user services.UserID) (added bool) {
 			b.MustWrite(func(tx *sql.Tx) (err error) { added, err = putReminder(b.Ctx, tx, show, user); return err })

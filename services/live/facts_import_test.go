@@ -11,7 +11,7 @@ import (
 
 // Shows of every status are imported, with one statement for each status; new hosts are returned as hosts that not all documents name.
 func TestImportedShows(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		var shows []Show
 		for i, status := range ShowStatuses {
 			for _, host := range []services.UserID{3, 9} {

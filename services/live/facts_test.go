@@ -17,17 +17,17 @@ import (
 	"tidings/tests/histories"
 )
 
-// testStore is a store with helpers for tests of the facts.
-type testStore struct{ *peopletest.TestStore }
+// testDB is a database with helpers for tests of the facts.
+type testDB struct{ *peopletest.TestDB }
 
-// eachStore runs a test on both engines, each time on a new database with a stopped clock.
-func eachStore(t *testing.T, test func(b *testStore)) {
+// eachTestDB runs a test on both engines, each time on a new database with a stopped clock.
+func eachTestDB(t *testing.T, test func(b *testDB)) {
 	t.Helper()
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) { test(&testStore{b}) })
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) { test(&testDB{b}) })
 }
 
 // appendLogEntry writes an entry of the log of shows, and returns its version.
-func (b *testStore) appendLogEntry(key string) (version uint64) {
+func (b *testDB) appendLogEntry(key string) (version uint64) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		version, err = changelog.AppendLog(b.Ctx, tx, ChangelogKind, key, nil)
@@ -58,7 +58,7 @@ func aShow(id services.ShowID, host services.UserID, status ShowStatus, second i
 }
 
 // addShows inserts shows and records their hosts.
-func (b *testStore) addShows(shows ...Show) {
+func (b *testDB) addShows(shows ...Show) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		for _, show := range shows {
@@ -83,7 +83,7 @@ func idsOf(shows []Show) []services.ShowID {
 
 // A show and its former position are read as they were written, also after a change of every field.
 func TestAShowIsStoredUnchanged(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		at := showTime(0).Add(123 * time.Millisecond)
 		show := Show{
 			ID: services.ShowID(services.MaxSortableID), Host: 1<<32 - 1, Title: "„Jazz“ 😀", CoverURL: "https://example.com/c", Status: ShowUpcoming,
@@ -119,7 +119,7 @@ func TestAShowIsStoredUnchanged(t *testing.T) {
 
 // lockShow and lockShowShared read the show that they lock, and return NOT_FOUND for an unknown ID.
 func TestShowsAreLocked(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		show := aShow(9, 1, ShowLive, 0)
 		b.addShows(show)
 		b.MustWrite(func(tx *sql.Tx) error {
@@ -145,7 +145,7 @@ func TestShowsAreLocked(t *testing.T) {
 
 // activeShows lists the upcoming and live shows that boards have, host by host. A page never ends within a host.
 func TestActiveShows(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		unpublished := aShow(90, 2, ShowUpcoming, 1)
 		unpublished.Version = 0
 		alone := aShow(91, 3, ShowUpcoming, 1)
@@ -172,7 +172,7 @@ func TestActiveShows(t *testing.T) {
 
 // Pushed and pulled replays of hosts are listed apart, the newest end first, without shows that no board has yet.
 func TestReplaysOfHosts(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		pulled := func(show Show) Show {
 			show.Pull = true
 			return show
@@ -195,7 +195,7 @@ func TestReplaysOfHosts(t *testing.T) {
 // replaysOfFollowedHosts lists the newest pushed replays of the followed hosts whose shows the reader may see. Its pages together
 // equal a sorted list.
 func TestReplaysOfFollowedHostsAreASortedList(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		next := services.ShowID(0)
 		reader := services.UserID(0)
 		histories.ReduceRapidChecks(b.T, 5)

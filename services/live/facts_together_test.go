@@ -16,7 +16,7 @@ import (
 // a former position. A version that another change has taken meanwhile costs no further round trips.
 func TestChangesOfTheSameShowsGoOutTogether(t *testing.T) {
 	url, trips := sqltest.CountRoundTrips(t, sqltest.Postgres(t))
-	b := &testStore{peopletest.NewTestStore(t, url)}
+	b := &testDB{peopletest.NewTestDB(t, url)}
 	const shows, changes = 12, 60
 	errMine := errors.New("mine")
 	host := b.MakeUsers("host")[0]

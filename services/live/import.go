@@ -74,7 +74,7 @@ type showImport struct {
 // are new: shows of new hosts are on boards as soon as their followers' documents name the hosts. A file that was read to its end adds
 // nothing when it is imported again. Bad lines are put aside and reported; the error is INVALID for a file that cannot be read or is
 // cut off, as by social.ImportFile.
-func ImportFile(ctx context.Context, db importer.Store, ids interface{ Next() services.SortableID }, opts importer.Options) (importer.Report, error) {
+func ImportFile(ctx context.Context, db importer.DB, ids interface{ Next() services.SortableID }, opts importer.Options) (importer.Report, error) {
 	run, err := importer.Open(db, opts, importForm)
 	if err != nil {
 		return importer.Report{}, err

@@ -75,7 +75,7 @@ type showReplayRun struct {
 // After a run that was interrupted, also by ctx, the next run continues with the next event, and its time is then now. The stored
 // position is a count of events, so the rows of the file must be the same in both runs. Bad lines are put aside and reported. A show that
 // exists already is not scheduled again, and its other events happen. Nothing happens before the whole file was read.
-func ReplayFile(ctx context.Context, db importer.Store, service ShowService, opts importer.Options) (importer.Report, error) {
+func ReplayFile(ctx context.Context, db importer.DB, service ShowService, opts importer.Options) (importer.Report, error) {
 	run, err := importer.OpenReplay(db, opts, importForm)
 	if err != nil {
 		return importer.Report{}, err

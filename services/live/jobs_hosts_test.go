@@ -33,7 +33,7 @@ func onBoardsSinceVersion(w *fanouttest.World, show services.ShowID) uint64 {
 // others have ended.
 func runJobsOfKind(w *fanouttest.World, kind string, most int) (done int) {
 	w.TB.Helper()
-	for _, job := range claim(w) {
+	for _, job := range w.ClaimDueJobs() {
 		if job.Kind == kind && done < most {
 			done++
 			w.Must(w.Fanout.RunJobs(w.TB.Context(), []jobs.Job{job}))

@@ -86,14 +86,6 @@ func enqueue(w *fanouttest.World, queued ...jobs.NewJob) {
 	w.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, queued...) })
 }
 
-// claim takes all jobs that are due, as a worker does.
-func claim(w *fanouttest.World) []jobs.Job {
-	w.TB.Helper()
-	queued, err := jobs.Claim(w.TB.Context(), w.DB, w.Fanout.Kinds(), 1000, 30*time.Second, 0)
-	w.Must(err)
-	return queued
-}
-
 // factScenarios together cause every kind of job of shows.
 func factScenarios() []fanouttest.FactScenario {
 	follow := func(w *fanouttest.World, users []services.UserID) { w.Follow(users[0], users[1:]...) }

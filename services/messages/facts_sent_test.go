@@ -145,7 +145,7 @@ func TestAMarkCoversWhatIsDeliveredLaterAndIsOlder(t *testing.T) {
 		{"up to a message, of one type", messageSelection{Types: general, UpTo: 20}, []ID{42, 41, 40, 36, 35, 30, 11, 9}},
 		{"one message", messageSelection{IDs: []ID{40}}, []ID{42, 41, 36, 35, 30, 20, 12, 11, 10, 9}},
 	} {
-		eachStore(t, func(b testStore) {
+		eachTestDB(t, func(b testDB) {
 			given := func(dated bool, kind string, ids ...ID) {
 				b.T.Helper()
 				for _, id := range ids {
@@ -179,7 +179,7 @@ func TestAMarkCoversWhatIsDeliveredLaterAndIsOlder(t *testing.T) {
 // A message that is delivered after several marks was read at the first mark that covers it, whatever the order of the marks. A
 // repetition of the last mark is not kept.
 func TestALateMessageIsReadAtTheFirstMarkThatCoversIt(t *testing.T) {
-	eachStore(t, func(b testStore) {
+	eachTestDB(t, func(b testDB) {
 		all := []string{"general", "offer"}
 		b.addMessage(20, "general")
 		b.addMessage(30, "general")
@@ -250,7 +250,7 @@ func TestFirstMarkTime(t *testing.T) {
 // The oldest marks are dropped when there is no room. A message whose first mark was dropped then counts as read at the first mark
 // that is left.
 func TestTheOldestMarksAreDropped(t *testing.T) {
-	eachStore(t, func(b testStore) {
+	eachTestDB(t, func(b testDB) {
 		const marks = 60
 		for id := ID(1); id <= marks; id++ {
 			b.addMessage(2*id, "general")
@@ -280,7 +280,7 @@ func TestTheOldestMarksAreDropped(t *testing.T) {
 
 // A mark of all messages by a user without messages makes no state: their badge has nothing to show.
 func TestAMarkWithoutMessagesStoresNoState(t *testing.T) {
-	eachStore(t, func(b testStore) {
+	eachTestDB(t, func(b testDB) {
 		sqltest.Equal(b.T, len(b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, Types: []string{"general", "offer"}})), 0)
 		sqltest.Equal(b.T, len(sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T)), 0)
 	})

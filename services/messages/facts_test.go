@@ -13,12 +13,12 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// testStore is a database with messages.
-type testStore struct{ *peopletest.TestStore }
+// testDB is a database with messages.
+type testDB struct{ *peopletest.TestDB }
 
-// eachStore runs a test on both engines.
-func eachStore(t *testing.T, test func(b testStore)) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) { test(testStore{b}) })
+// eachTestDB runs a test on both engines.
+func eachTestDB(t *testing.T, test func(b testDB)) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) { test(testDB{b}) })
 }
 
 // runSQL runs a statement of a test.
@@ -28,7 +28,7 @@ func runSQL(ctx context.Context, tx *sql.Tx, text string) error {
 }
 
 // addMessage inserts a message without recipients.
-func (b testStore) addMessage(id ID, kind string) Message {
+func (b testDB) addMessage(id ID, kind string) Message {
 	b.T.Helper()
 	m := Message{ID: id, Type: kind, Title: fmt.Sprint("title of ", id), Content: "content"}
 	b.MustWrite(func(tx *sql.Tx) error { return Insert(b.Ctx, tx, m.ID, Text{m.Type, m.Title, m.Content}) })
@@ -37,7 +37,7 @@ func (b testStore) addMessage(id ID, kind string) Message {
 }
 
 // deliverTo delivers a message to users.
-func (b testStore) deliverTo(id ID, users ...services.UserID) (found []unreadState) {
+func (b testDB) deliverTo(id ID, users ...services.UserID) (found []unreadState) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		found, err = deliver(b.Ctx, tx, id, users, false)
@@ -46,7 +46,7 @@ func (b testStore) deliverTo(id ID, users ...services.UserID) (found []unreadSta
 	return found
 }
 
-func (b testStore) markRead(user services.UserID, mark messageSelection) (found []unreadState) {
+func (b testDB) markRead(user services.UserID, mark messageSelection) (found []unreadState) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		found, err = markRead(b.Ctx, tx, user, mark)
@@ -55,7 +55,7 @@ func (b testStore) markRead(user services.UserID, mark messageSelection) (found 
 	return found
 }
 
-func (b testStore) markUnread(user services.UserID, ids ...ID) (found []unreadState) {
+func (b testDB) markUnread(user services.UserID, ids ...ID) (found []unreadState) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		found, err = markUnread(b.Ctx, tx, user, ids)
@@ -65,7 +65,7 @@ func (b testStore) markUnread(user services.UserID, ids ...ID) (found []unreadSt
 }
 
 // unreadIDs are the messages that count for a user, in the order of their list.
-func (b testStore) unreadIDs(user services.UserID, types ...string) (ids []ID) {
+func (b testDB) unreadIDs(user services.UserID, types ...string) (ids []ID) {
 	b.T.Helper()
 	for _, m := range sqltest.Must(listMessages(b.Ctx, b.DB, user, types, true, MaxID, 100))(b.T) {
 		ids = append(ids, m.ID)
@@ -81,7 +81,7 @@ func stateWithUnreadOnDay0(user services.UserID, kind string, version uint64, un
 }
 
 func TestDeliveryGivesEachRecipientOneRow(t *testing.T) {
-	eachStore(t, func(b testStore) {
+	eachTestDB(t, func(b testDB) {
 		first := b.addMessage(10, "general")
 		b.addMessage(20, "offer")
 		sqltest.Equal(b.T, b.deliverTo(10, 2, 1, 2), []unreadState{stateWithUnreadOnDay0(1, "general", 1, 1), stateWithUnreadOnDay0(2, "general", 1, 1)})
@@ -104,7 +104,7 @@ func TestDeliveryGivesEachRecipientOneRow(t *testing.T) {
 // Only the newest unread messages are counted, one more than the bound: by a delivery, a mark and a read alike.
 func TestUnreadMessagesAreCountedToABound(t *testing.T) {
 	const most = services.MaxCountedSiteMessages + 1
-	eachStore(t, func(b testStore) {
+	eachTestDB(t, func(b testDB) {
 		const perDay = 181193932800000 // IDs in a day
 		b.MustWrite(func(tx *sql.Tx) error {
 			if err := runSQL(b.Ctx, tx, "INSERT INTO site_message_state (user_number, type, ver) VALUES (1, 'general', 7), (1, 'offer', 8)"); err != nil {
@@ -139,7 +139,7 @@ func TestUnreadMessagesAreCountedToABound(t *testing.T) {
 
 // A delivery that is repeated, or comes after the mark, keeps the read state.
 func TestDeliverAgainKeepsReadStates(t *testing.T) {
-	eachStore(t, func(b testStore) {
+	eachTestDB(t, func(b testDB) {
 		b.addMessage(10, "general")
 		b.deliverTo(10, 1, 2)
 		sqltest.Equal(b.T, b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, IDs: []ID{10}}), []unreadState{stateWithUnreadOnDay0(1, "general", 2, 0)})
@@ -150,7 +150,7 @@ func TestDeliverAgainKeepsReadStates(t *testing.T) {
 }
 
 func TestMarksChangeTheNamedMessagesOfOneUser(t *testing.T) {
-	eachStore(t, func(b testStore) {
+	eachTestDB(t, func(b testDB) {
 		for id := ID(1); id <= 6; id++ {
 			b.addMessage(id, []string{"general", "offer"}[id%2])
 			b.deliverTo(id, 1, 2)
@@ -177,7 +177,7 @@ func TestMarksChangeTheNamedMessagesOfOneUser(t *testing.T) {
 
 // A mark that names a message that the user does not have changes nothing at all.
 func TestAMarkOfAMissingMessageChangesNothing(t *testing.T) {
-	eachStore(t, func(b testStore) {
+	eachTestDB(t, func(b testDB) {
 		b.addMessage(10, "general")
 		b.addMessage(20, "general")
 		b.deliverTo(10, 1)
@@ -206,7 +206,7 @@ func TestAMarkOfAMissingMessageChangesNothing(t *testing.T) {
 }
 
 func TestAnEditKeepsReadStates(t *testing.T) {
-	eachStore(t, func(b testStore) {
+	eachTestDB(t, func(b testDB) {
 		m := b.addMessage(10, "general")
 		b.deliverTo(10, 1, 2)
 		b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, IDs: []ID{10}})
@@ -226,7 +226,7 @@ func TestAnEditKeepsReadStates(t *testing.T) {
 }
 
 func TestTextOfAMessage(t *testing.T) {
-	eachStore(t, func(b testStore) {
+	eachTestDB(t, func(b testDB) {
 		text := Text{Type: "general", Title: "t", Content: "c"}
 		b.MustWrite(func(tx *sql.Tx) error { return Insert(b.Ctx, tx, 5, text) })
 		b.addMessage(6, "general")
@@ -239,7 +239,7 @@ func TestTextOfAMessage(t *testing.T) {
 }
 
 func TestPagesListEveryMessageOnce(t *testing.T) {
-	eachStore(t, func(b testStore) {
+	eachTestDB(t, func(b testDB) {
 		for id := ID(1); id <= 25; id++ {
 			b.addMessage(id, "general")
 			b.deliverTo(id, 1)
@@ -266,7 +266,7 @@ func TestPagesListEveryMessageOnce(t *testing.T) {
 
 // Under concurrent deliveries and marks no version has two counts, and the last state equals the rows.
 func TestConcurrentChangesKeepOneCountPerVersion(t *testing.T) {
-	eachStore(t, func(b testStore) {
+	eachTestDB(t, func(b testDB) {
 		const users, messages = 4, 12
 		all := []services.UserID{4, 2, 3, 1}
 		var seen sync.Map // user/version -> count
@@ -319,7 +319,7 @@ func TestConcurrentChangesKeepOneCountPerVersion(t *testing.T) {
 // A mark with the generation of a list that was read before a message was marked unread skips that message and marks the rest. A mark
 // without a generation, or with a later one, marks all.
 func TestAMarkOfAnOlderListKeepsMessagesUnread(t *testing.T) {
-	eachStore(t, func(b testStore) {
+	eachTestDB(t, func(b testDB) {
 		for id := ID(1); id <= 3; id++ {
 			b.addMessage(id, "general")
 			b.deliverTo(id, 1, 2)

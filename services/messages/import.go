@@ -69,7 +69,7 @@ type messageImport struct {
 // runs and files may name the same message, and no user gets it twice. The import stores the text and the list of recipients; the
 // server delivers them when it runs. Bad lines are put aside and reported; the error is INVALID for a file that cannot be read or is
 // cut off, as by social.ImportFile. types are the types of messages that exist, the default first.
-func ImportFile(ctx context.Context, db importer.Store, ids interface{ Next() services.SortableID }, types []string, opts importer.Options) (importer.Report, error) {
+func ImportFile(ctx context.Context, db importer.DB, ids interface{ Next() services.SortableID }, types []string, opts importer.Options) (importer.Report, error) {
 	run, err := importer.Open(db, opts, importForm)
 	if err != nil {
 		return importer.Report{}, err

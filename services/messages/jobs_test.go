@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -99,14 +98,6 @@ func TestAnInterruptedDeliveryIsRepeated(t *testing.T) {
 			}
 		}
 	})
-}
-
-// claimDueJobs takes all jobs that are due, as a worker does.
-func claimDueJobs(w *fanouttest.World) []jobs.Job {
-	w.TB.Helper()
-	queued, err := jobs.Claim(w.TB.Context(), w.DB, w.Fanout.Kinds(), 1000, 30*time.Second, 0)
-	w.Must(err)
-	return queued
 }
 
 // messageHistory is a history of site messages of a few people, each with two devices, and its model.
@@ -209,7 +200,7 @@ func (m *messageHistory) actions() map[string]func(*rapid.T) {
 			}
 		},
 		"work": func(t *rapid.T) {
-			m.claimedJobs = append(m.claimedJobs, claimDueJobs(m.World)...)
+			m.claimedJobs = append(m.claimedJobs, m.ClaimDueJobs()...)
 			if len(m.claimedJobs) == 0 {
 				return
 			}
@@ -315,7 +306,7 @@ func (m *messageHistory) runAllJobsAndCheck(t *rapid.T) {
 		m.runJob(job)
 	}
 	m.claimedJobs = nil
-	for queued := claimDueJobs(m.World); len(queued) > 0; queued = claimDueJobs(m.World) {
+	for queued := m.ClaimDueJobs(); len(queued) > 0; queued = m.ClaimDueJobs() {
 		for _, job := range queued {
 			m.runJob(job)
 		}

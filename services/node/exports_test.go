@@ -80,7 +80,7 @@ func expectedOutOfTotal(t *testing.T) string {
 }
 
 // makePosts inserts posts of the user with the ID 1.
-func makePosts(b *peopletest.TestStore, ids ...services.PostID) {
+func makePosts(b *peopletest.TestDB, ids ...services.PostID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		for _, id := range ids {
@@ -94,7 +94,7 @@ func makePosts(b *peopletest.TestStore, ids ...services.PostID) {
 }
 
 // exportText is the whole export of a user.
-func exportText(b *peopletest.TestStore, user services.UserID) string {
+func exportText(b *peopletest.TestDB, user services.UserID) string {
 	b.T.Helper()
 	var text strings.Builder
 	err := export.Write(b.Ctx, b.DB, user, node.AllExportKinds, func(line []byte) error {
@@ -112,7 +112,7 @@ func exportText(b *peopletest.TestStore, user services.UserID) string {
 
 // The export of a user contains everything about that user, the same on both engines, and nothing that other users did.
 func TestExport(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		b.MakeUsers("ann", "bob")
 		b.MustWrite(func(tx *sql.Tx) error { return exporttest.InsertFullUser(b.Ctx, tx) })
 		sqltest.Equal(b.T, strings.Split(exportText(b, 1), "\n"), strings.Split(strings.Replace(expectedExport, "OUT_OF_TOTAL", expectedOutOfTotal(b.T), 1), "\n"))
@@ -124,7 +124,7 @@ func TestExport(t *testing.T) {
 
 // The export of a follower tells a mute of their own, and not that an author hides from them.
 func TestAnExportOmitsHidesByOthers(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		b.MakeUsers("ann", "bob", "carol")
 		b.MustWrite(func(tx *sql.Tx) error {
 			return errors.Join(
@@ -144,7 +144,7 @@ func TestAnExportOmitsHidesByOthers(t *testing.T) {
 
 // An error of the function that takes the lines stops the reading.
 func TestExportEndsWhenItIsRefused(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		b.MakeUsers("ann")
 		makePosts(b, 1, 2, 3)
 		full := errors.New("the disk is full")
@@ -173,7 +173,7 @@ var tablesNotExported = map[string]string{
 
 // Every table is either exported or listed as not exported, so that each new table needs a decision.
 func TestEveryTableIsExportedOrNot(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	var tables []string
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		tables, err = sqltest.QueryLines(b.Ctx, tx, `SELECT name FROM sqlite_master WHERE type = 'table'`)
@@ -196,7 +196,7 @@ func TestEveryTableIsExportedOrNot(t *testing.T) {
 
 // An export of many lines emits each of them.
 func TestExportStreams(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		b.MakeUsers("ann")
 		var ids []services.PostID
 		for i := range 3000 {
@@ -217,7 +217,7 @@ func TestExportStreams(t *testing.T) {
 }
 
 // readExportPages walks an export in pages of a size. between is called before each page but the first.
-func readExportPages(b *peopletest.TestStore, user services.UserID, size int, between func(page int)) (lines []export.Line) {
+func readExportPages(b *peopletest.TestDB, user services.UserID, size int, between func(page int)) (lines []export.Line) {
 	b.T.Helper()
 	reader := export.Reader{DB: b.DB, Kinds: node.AllExportKinds}
 	after := ""
@@ -251,7 +251,7 @@ func textOf(lines []export.Line) (text string) {
 
 // The pages of an export, of any size, together equal the output of Write, with lines of every kind.
 func TestPagesOfAnExport(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		b.MakeUsers("ann", "bob")
 		b.MustWrite(func(tx *sql.Tx) error { return exporttest.InsertFullUser(b.Ctx, tx) })
 		for _, size := range []int{1, 2, 3, 7, 1000} {
@@ -271,7 +271,7 @@ func TestPagesOfAnExport(t *testing.T) {
 
 // While an export is read by pages, other lines are added and removed: each line that exists throughout is returned once.
 func TestExportPagesReturnEachLastingLineOnce(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		b.MakeUsers("ann")
 		var kept []services.PostID
 		for i := range 60 {
@@ -305,7 +305,7 @@ func TestExportPagesReturnEachLastingLineOnce(t *testing.T) {
 
 // A page of long lines ends before it is too long for an answer, with at least one line.
 func TestPagesOfLongLines(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		b.MakeUsers("ann")
 		b.MustWrite(func(tx *sql.Tx) error {
 			for id := range 30 {
@@ -336,7 +336,7 @@ func TestPagesOfLongLines(t *testing.T) {
 
 // An invalid position is refused, and a valid one is not.
 func TestPositionsOfAnExport(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	b.MakeUsers("ann")
 	reader := export.Reader{DB: b.DB, Kinds: node.AllExportKinds}
 	for _, text := range []string{

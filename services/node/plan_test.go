@@ -21,7 +21,7 @@ func exec(ctx context.Context, tx *sql.Tx, text string) error {
 
 // fillTables fills the tables to some size and makes statistics, as after some time of use. If notified is false, the tables of
 // notifications stay empty.
-func fillTables(b *peopletest.TestStore, notified bool) {
+func fillTables(b *peopletest.TestDB, notified bool) {
 	b.T.Helper()
 	const upTo = "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 20000) "
 	b.MustWrite(func(tx *sql.Tx) error {
@@ -102,7 +102,7 @@ var fullScanAllowed = regexp.MustCompile(`^(export \w+( onward)?|free the jobs o
 // TestNoStatementScansAGrowingTable checks the plans of SQLite. A statement may scan a list that was passed or computed, or a table of
 // a few rows (log_heads), never a table that grows with the users.
 func TestNoStatementScansAGrowingTable(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	for _, notified := range []bool{false, true} { // an empty index of unseen notifications looks like the cheapest one
 		fillTables(b, notified)
 		for name := range sql.Statements() {
@@ -122,7 +122,7 @@ func TestNoStatementScansAGrowingTable(t *testing.T) {
 // TestPlansOnPostgres checks plans for any parameters. If a plan read a whole table, alone or for a join, the cost of a badge
 // would grow with everybody's data.
 func TestPlansOnPostgres(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.Postgres(t))
+	b := peopletest.NewTestDB(t, sqltest.Postgres(t))
 	fillTables(b, true)
 	const cause, list = `'[[1,"LIKE",2,3,0]]'`, `1, '[["LIKE",1,0,9],["COMMENT",2,0,9]]', 9, 21, 21`
 	for name, args := range map[string]string{
@@ -191,7 +191,7 @@ var fullAuthorIndexScan = regexp.MustCompile(`using posts_by_author on \w+( \w+)
 // no posts and many edges, so joins would begin with the posts. For any page size the plans must read a range of the index by author
 // for each source, and never everybody's posts.
 func TestFeedsDoNotNeedStatistics(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.Postgres(t))
+	b := peopletest.NewTestDB(t, sqltest.Postgres(t))
 	const upTo = " FROM generate_series(1, 20000) n ON CONFLICT DO NOTHING"
 	b.MustWrite(func(tx *sql.Tx) error {
 		for _, text := range []string{
@@ -222,7 +222,7 @@ func TestFeedsDoNotNeedStatistics(t *testing.T) {
 
 // postgresPlan is PostgreSQL's plan of a statement. mode is a plan_cache_mode: with force_generic_plan the plan is for any parameters,
 // with force_custom_plan for those in args.
-func postgresPlan(b *peopletest.TestStore, name, mode, args string) (plan []string) {
+func postgresPlan(b *peopletest.TestDB, name, mode, args string) (plan []string) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		for _, text := range []string{"SET LOCAL plan_cache_mode = " + mode, "PREPARE it AS " + sql.Statements()[name].Text(sql.Postgres)} {

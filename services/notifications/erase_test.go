@@ -53,9 +53,9 @@ func TestAMarkUpToADeletedPositionWorks(t *testing.T) {
 	const orders = services.Category("orders")
 	for what, goes := range map[string]struct {
 		shown Cause
-		gone  func(b *testStore)
+		gone  func(b *testDB)
 	}{
-		"erased actor": {newLikeCause(5, 2), func(b *testStore) {
+		"erased actor": {newLikeCause(5, 2), func(b *testDB) {
 			b.unlike(5, 2)
 			step := slices.IndexFunc(EraseSteps, func(one erase.Step) bool { return one.Name == "causes" })
 			b.MustWrite(func(tx *sql.Tx) error {
@@ -63,12 +63,12 @@ func TestAMarkUpToADeletedPositionWorks(t *testing.T) {
 				return err
 			})
 		}},
-		"removed category": {Cause{Recipient: 1, Category: orders, Subject: 70, Object: 70}, func(b *testStore) {
+		"removed category": {Cause{Recipient: 1, Category: orders, Subject: 70, Object: 70}, func(b *testDB) {
 			b.MustWrite(func(tx *sql.Tx) error { return purgeCategoryRows(b.Ctx, tx, orders, []services.UserID{1}) })
 		}},
 	} {
 		t.Run(what, func(t *testing.T) {
-			eachStore(t, func(b *testStore) {
+			eachTestDB(t, func(b *testDB) {
 				b.storeOrdersNotification(70)
 				b.insertPosts(1, 5, 6)
 				b.like(5, 2)
@@ -98,7 +98,7 @@ func TestAMarkUpToADeletedPositionWorks(t *testing.T) {
 }
 
 // notifyOtherUser makes a notification of user 9 and returns its position, which is greater than the given position of user 1.
-func (b *testStore) notifyOtherUser(after services.NotificationID) services.NotificationID {
+func (b *testDB) notifyOtherUser(after services.NotificationID) services.NotificationID {
 	b.T.Helper()
 	b.insertPosts(9, 50)
 	b.like(50, 2)
@@ -111,7 +111,7 @@ func (b *testStore) notifyOtherUser(after services.NotificationID) services.Noti
 }
 
 // storeOrdersNotification stores a host notification in the category orders.
-func (b *testStore) storeOrdersNotification(id services.HostNotificationID) {
+func (b *testDB) storeOrdersNotification(id services.HostNotificationID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		_, err := sqltest.QueryLines(b.Ctx, tx, fmt.Sprintf(`INSERT INTO host_notifications

@@ -34,7 +34,7 @@ var modelCategories = append(slices.Clone(services.Categories), hostOrders, host
 
 // stateMachine makes random changes to one recipient's notifications, in the store and in a model of them, and compares the two.
 type stateMachine struct {
-	*testStore
+	*testDB
 	model           *notificationsModel // what the store should have
 	t               *rapid.T
 	lastID          services.SortableID // the last ID that was given out
@@ -68,7 +68,7 @@ func (p *stateMachine) toggleLike() {
 		p.unlike(services.PostID(c.Subject), c.Actor)
 		delete(p.model.likes, c)
 	} else {
-		p.testStore.like(services.PostID(c.Subject), c.Actor)
+		p.testDB.like(services.PostID(c.Subject), c.Actor)
 		if !liked {
 			p.model.likes[c] = p.Clock.Now()
 		}
@@ -301,12 +301,12 @@ func (p *stateMachine) readAllPages(only listFilter) []Notification {
 // In the end, when every job has run, the notifications agree with the facts.
 func TestNotificationsAgainstModel(t *testing.T) {
 	histories.ReduceRapidChecks(t, 4)
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		history := services.UserID(0)
 		rapid.Check(b.T, func(t *rapid.T) {
 			history++
 			me := history * 100
-			p := &stateMachine{testStore: b, t: t, model: newNotificationsModel(me), posts: []services.PostID{services.PostID(me) + 1, services.PostID(me) + 2},
+			p := &stateMachine{testDB: b, t: t, model: newNotificationsModel(me), posts: []services.PostID{services.PostID(me) + 1, services.PostID(me) + 2},
 				expiry:          ExpiryDays{services.CategoryLike: 2, services.CategoryMention: services.NeverExpires, hostOrders: 3, hostCalls: services.NeverExpires},
 				pastMomentClock: services.NewIDClock(b.Clock, 1)}
 			b.insertPosts(me, p.posts...)

@@ -13,7 +13,7 @@ import (
 )
 
 // firstPage is the first page of the list of user 1.
-func (b *testStore) firstPage(only listFilter, categories ...services.Category) []Notification {
+func (b *testDB) firstPage(only listFilter, categories ...services.Category) []Notification {
 	b.T.Helper()
 	if len(categories) == 0 {
 		categories = services.Categories
@@ -23,7 +23,7 @@ func (b *testStore) firstPage(only listFilter, categories ...services.Category) 
 }
 
 // wantUnseenAndUnread checks how many notifications of user 1 are unseen and unread.
-func (b *testStore) wantUnseenAndUnread(when string, unseen, unread int) {
+func (b *testDB) wantUnseenAndUnread(when string, unseen, unread int) {
 	b.T.Helper()
 	if got := len(b.firstPage(onlyUnseen)); got != unseen {
 		b.T.Errorf("%s: %d unseen, want %d", when, got, unseen)
@@ -34,18 +34,18 @@ func (b *testStore) wantUnseenAndUnread(when string, unseen, unread int) {
 }
 
 // runMark runs a transaction that marks notifications, and returns its error.
-func (b *testStore) runMark(mark func(tx *sql.Tx) error) error {
+func (b *testDB) runMark(mark func(tx *sql.Tx) error) error {
 	b.T.Helper()
 	return b.Write(b.Ctx, mark)
 }
 
 // markRead marks notifications of user 1 read.
-func (b *testStore) markRead(read readMarkSelection) error {
+func (b *testDB) markRead(read readMarkSelection) error {
 	return b.runMark(func(tx *sql.Tx) error { _, err := markRead(b.Ctx, tx, 1, withAllCategories(read)); return err })
 }
 
 // markAllRead marks all notifications of user 1 read; until is when the mark can no longer be undone.
-func (b *testStore) markAllRead(gen uint64) (until time.Time) {
+func (b *testDB) markAllRead(gen uint64) (until time.Time) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		_, until, err = markAllRead(b.Ctx, tx, 1, services.Categories, 0, gen)
@@ -55,17 +55,17 @@ func (b *testStore) markAllRead(gen uint64) (until time.Time) {
 }
 
 // undoAllRead undoes the last "mark all read" of user 1.
-func (b *testStore) undoAllRead() error {
+func (b *testDB) undoAllRead() error {
 	return b.runMark(func(tx *sql.Tx) error { _, err := undoAllRead(b.Ctx, tx, 1, services.Categories); return err })
 }
 
 // markUnread marks a notification of user 1 unread.
-func (b *testStore) markUnread(position services.NotificationID) error {
+func (b *testDB) markUnread(position services.NotificationID) error {
 	return b.runMark(func(tx *sql.Tx) error { _, err := markUnread(b.Ctx, tx, 1, services.Categories, position); return err })
 }
 
 // likeThreePosts adds likes of three posts of user 1 and returns the positions, the oldest first.
-func (b *testStore) likeThreePosts() (positions []services.NotificationID) {
+func (b *testDB) likeThreePosts() (positions []services.NotificationID) {
 	b.T.Helper()
 	b.insertPosts(1, 5, 6, 7)
 	for _, post := range []services.PostID{5, 6, 7} {
@@ -76,7 +76,7 @@ func (b *testStore) likeThreePosts() (positions []services.NotificationID) {
 }
 
 // publishAnswer publishes an answer that may mention users, and applies its causes for user 1.
-func (b *testStore) publishAnswer(id, parent services.PostID, author services.UserID, mentions ...services.UserID) {
+func (b *testDB) publishAnswer(id, parent services.PostID, author services.UserID, mentions ...services.UserID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		if err := posts.Insert(b.Ctx, tx, services.Post{ID: id, Author: author, Kind: services.PostKindComment, Parent: parent, OffFeed: true}); err != nil {
@@ -89,7 +89,7 @@ func (b *testStore) publishAnswer(id, parent services.PostID, author services.Us
 }
 
 func TestCommentsAreGroupedByPostAndCountUsers(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.insertPosts(1, 5)
 		at := services.PostID(services.SortableIDAt(b.Clock.Now()))
 		for i := range services.PostID(12) {
@@ -111,7 +111,7 @@ func TestCommentsAreGroupedByPostAndCountUsers(t *testing.T) {
 
 // An answer that also mentions the parent's author notifies them once, with the mention.
 func TestAnAnswerThatMentionsTheAuthorNotifiesOnlyAsMention(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.insertPosts(1, 5)
 		at := services.PostID(services.SortableIDAt(b.Clock.Now()))
 		b.publishAnswer(at, 5, 2, 1)
@@ -125,7 +125,7 @@ func TestAnAnswerThatMentionsTheAuthorNotifiesOnlyAsMention(t *testing.T) {
 }
 
 func TestARepeatedFollowStaysSeen(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		follow := Cause{Recipient: 1, Category: services.CategoryFollow, Actor: 2}
 		at := services.PostID(services.SortableIDAt(b.Clock.Now()))
 		b.MakeFollows(services.FollowEdge{Follower: 2, Followee: 1, PostsCountAfter: at})
@@ -147,7 +147,7 @@ func TestARepeatedFollowStaysSeen(t *testing.T) {
 // A mark of all categories up to a position covers every one of them, and a mark of mentions up to the same position covers mentions
 // alone.
 func TestOnePositionMarksAllCategories(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.likeThreePosts()
 		b.Clock.Advance(time.Second)
 		b.publishAnswer(services.PostID(services.SortableIDAt(b.Clock.Now())), 0, 2, 1)
@@ -168,7 +168,7 @@ func TestOnePositionMarksAllCategories(t *testing.T) {
 }
 
 func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		mine := b.likeThreePosts()
 		b.insertPosts(9, 50)
 		b.like(50, 2)
@@ -201,7 +201,7 @@ func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
 
 // A read notification becomes unread again when it gets a cause after the position up to which it was marked read.
 func TestAReadMarkCoversCausesUpToItsPosition(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.insertPosts(1, 5)
 		b.like(5, 2)
 		shown := b.applyCauses(newLikeCause(5, 2))[0].NewestShown
@@ -232,7 +232,7 @@ func TestAReadMarkCoversCausesUpToItsPosition(t *testing.T) {
 // A list shows a group of two likes at the position of the second like. Then the second like is undone, and the group falls back to
 // the position of the first. A mark up to the position that was shown still covers the group. It does not cover what came later.
 func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		upTo := func(shown services.NotificationID) readMarkSelection {
 			return readMarkSelection{Categories: services.Categories, UpTo: shown, MarkGeneration: services.AnyMarkGeneration}
 		}
@@ -279,7 +279,7 @@ func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 
 // A notification that is marked unread counts only if it is above the seen position. A late mark of an earlier list leaves it unread.
 func TestAMarkAsUnreadBeginsANewGeneration(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		positions := b.likeThreePosts()
 		sqltest.Equal(b.T, b.markRead(readMarkSelection{UpToPositions: positions, MarkGeneration: services.AnyMarkGeneration}), nil)
 		b.wantUnseenAndUnread("read", 0, 0)
@@ -305,7 +305,7 @@ func TestAMarkAsUnreadBeginsANewGeneration(t *testing.T) {
 }
 
 func TestMarkAllReadAndUndo(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		positions := b.likeThreePosts()
 		sqltest.Equal(b.T, b.markRead(readMarkSelection{UpToPositions: positions[:1], MarkGeneration: services.AnyMarkGeneration}), nil)
 		until := b.markAllRead(services.AnyMarkGeneration)
@@ -336,7 +336,7 @@ func TestMarkAllReadAndUndo(t *testing.T) {
 // A cause comes between two taps on the button, and is undone: the second tap changes nothing that is shown, and the undo is that of
 // the first.
 func TestASecondMarkAllReadKeepsTheUndoOfTheFirst(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.likeThreePosts()
 		until := b.markAllRead(services.AnyMarkGeneration)
 		b.like(7, 3)
@@ -353,7 +353,7 @@ func TestASecondMarkAllReadKeepsTheUndoOfTheFirst(t *testing.T) {
 
 // "Mark all read" also marks undone causes: a cause that comes back is read.
 func TestMarkAllReadCoversUndoneCauses(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		positions := b.likeThreePosts()
 		b.unlike(7, 2)
 		b.applyCauses(newLikeCause(7, 2))
@@ -370,7 +370,7 @@ func TestMarkAllReadCoversUndoneCauses(t *testing.T) {
 
 // A mark of some categories, or up to a position, ends the undo of the mark before.
 func TestAnotherMarkEndsTheUndoOfMarkAllRead(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.likeThreePosts()
 		b.markAllRead(services.AnyMarkGeneration)
 		sqltest.Equal(b.T, b.markRead(readMarkSelection{Categories: []services.Category{likeCategory}, MarkGeneration: services.AnyMarkGeneration}), nil)

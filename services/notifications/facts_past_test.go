@@ -84,7 +84,7 @@ func TestAPastCauseGetsAPositionInAFullMillisecond(t *testing.T) {
 // One transaction applies two causes of one millisecond: one of the present, which takes the first position of the millisecond, and
 // one that is reported with its time. Both count.
 func TestPastAndPresentCausesOfOneMillisecondBothCount(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.insertPosts(1, 5, 6)
 		b.like(5, 2)
 		b.Clock.Advance(time.Second)
@@ -100,30 +100,30 @@ func TestPastAndPresentCausesOfOneMillisecondBothCount(t *testing.T) {
 // notification stays unread. If all of it was read again before the mark of everything, the mark covers the causes.
 func TestALateCauseLeavesANotificationUnread(t *testing.T) {
 	for name, c := range map[string]struct {
-		marks  func(b *testStore, positions []services.NotificationID)
+		marks  func(b *testDB, positions []services.NotificationID)
 		unread int // how many notifications are unread after the marks
 	}{
-		"marked unread": {func(b *testStore, positions []services.NotificationID) {
+		"marked unread": {func(b *testDB, positions []services.NotificationID) {
 			b.markAllRead(services.AnyMarkGeneration)
 			sqltest.Equal(b.T, b.markUnread(positions[0]), nil)
 		}, 1},
-		"left out by a mark of an older list": {func(b *testStore, positions []services.NotificationID) {
+		"left out by a mark of an older list": {func(b *testDB, positions []services.NotificationID) {
 			sqltest.Equal(b.T, b.markUnread(positions[0]), nil)
 			b.markAllRead(0)
 		}, 1},
-		"read in part since": {func(b *testStore, positions []services.NotificationID) {
+		"read in part since": {func(b *testDB, positions []services.NotificationID) {
 			b.markAllRead(services.AnyMarkGeneration)
 			sqltest.Equal(b.T, b.markUnread(positions[0]), nil)
 			sqltest.Equal(b.T, b.markRead(withAllCategories(readMarkSelection{UpToPositions: positions[:1], MarkGeneration: services.AnyMarkGeneration})), nil)
 		}, 1},
-		"read before everything": {func(b *testStore, positions []services.NotificationID) {
+		"read before everything": {func(b *testDB, positions []services.NotificationID) {
 			sqltest.Equal(b.T, b.markUnread(positions[0]), nil)
 			sqltest.Equal(b.T, b.markRead(withAllCategories(readMarkSelection{UpToPositions: positions, MarkGeneration: services.AnyMarkGeneration})), nil)
 			b.markAllRead(services.AnyMarkGeneration)
 		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachStore(t, func(b *testStore) {
+			eachTestDB(t, func(b *testDB) {
 				b.insertPosts(1, 5, 6)
 				liked := func(post services.PostID, liker services.UserID) services.NotificationID {
 					b.like(post, liker)

@@ -19,17 +19,17 @@ import (
 
 const likeCategory = services.CategoryLike
 
-// testStore is a database, and notifications in it.
-type testStore struct{ *peopletest.TestStore }
+// testDB is a database, and notifications in it.
+type testDB struct{ *peopletest.TestDB }
 
-// eachStore runs a test on each kind of database.
-func eachStore(t *testing.T, test func(b *testStore)) {
+// eachTestDB runs a test on each kind of database.
+func eachTestDB(t *testing.T, test func(b *testDB)) {
 	t.Helper()
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) { test(&testStore{b}) })
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) { test(&testDB{b}) })
 }
 
 // insertPosts writes an author's posts.
-func (b *testStore) insertPosts(author services.UserID, ids ...services.PostID) {
+func (b *testDB) insertPosts(author services.UserID, ids ...services.PostID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		for _, id := range ids {
@@ -42,7 +42,7 @@ func (b *testStore) insertPosts(author services.UserID, ids ...services.PostID) 
 }
 
 // like makes some users like a post.
-func (b *testStore) like(post services.PostID, likers ...services.UserID) {
+func (b *testDB) like(post services.PostID, likers ...services.UserID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		for _, liker := range likers {
@@ -55,26 +55,26 @@ func (b *testStore) like(post services.PostID, likers ...services.UserID) {
 }
 
 // unlike ends a like.
-func (b *testStore) unlike(post services.PostID, liker services.UserID) {
+func (b *testDB) unlike(post services.PostID, liker services.UserID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error { _, err := posts.DeleteLike(b.Ctx, tx, post, liker); return err })
 }
 
 // deletePost deletes a post.
-func (b *testStore) deletePost(post services.PostID) {
+func (b *testDB) deletePost(post services.PostID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error { _, _, err := posts.Delete(b.Ctx, tx, post); return err })
 }
 
 // applyCauses makes the notifications of some causes agree with the facts, and returns the states of their categories.
-func (b *testStore) applyCauses(causes ...Cause) (states []categoryState) {
+func (b *testDB) applyCauses(causes ...Cause) (states []categoryState) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) { states, err = applyCauses(b.Ctx, tx, causes); return err })
 	return states
 }
 
 // markLikesSeen marks the likes of user 1 seen up to a position.
-func (b *testStore) markLikesSeen(upTo services.NotificationID) (state categoryState) {
+func (b *testDB) markLikesSeen(upTo services.NotificationID) (state categoryState) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		states, err := markSeen(b.Ctx, tx, 1, []services.Category{likeCategory}, upTo)
@@ -92,13 +92,13 @@ func newLikeCause(post services.PostID, actor services.UserID) Cause {
 }
 
 // stateWithUnseenToday is the state of the likes of user 1, with some unseen groups of today and no others.
-func (b *testStore) stateWithUnseenToday(version uint64, newest, seen services.NotificationID, groups int) categoryState {
+func (b *testDB) stateWithUnseenToday(version uint64, newest, seen services.NotificationID, groups int) categoryState {
 	return categoryState{Recipient: 1, Category: likeCategory, Version: version, NewestShown: newest, SeenTo: seen,
 		NewestDay: b.Clock.Now().Unix() / 86400, UnseenByDay: [8]int{groups}}
 }
 
 func TestLikeNotifiesOnce(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.insertPosts(1, 5, 6)
 		b.like(5, 2)
 		position := services.NotificationID(services.SortableIDAt(b.Clock.Now()))
@@ -113,7 +113,7 @@ func TestLikeNotifiesOnce(t *testing.T) {
 }
 
 func TestAnUndoneLikeStopsCountingAndKeepsItsPosition(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.insertPosts(1, 5)
 		b.like(5, 2)
 		b.applyCauses(newLikeCause(5, 2))
@@ -129,7 +129,7 @@ func TestAnUndoneLikeStopsCountingAndKeepsItsPosition(t *testing.T) {
 }
 
 func TestDeletedPostStopsNotifying(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.insertPosts(1, 5, 6)
 		b.like(5, 2, 3, 4)
 		b.like(6, 2)
@@ -143,7 +143,7 @@ func TestDeletedPostStopsNotifying(t *testing.T) {
 }
 
 func TestOwnLikesAndAnswersToOthersDoNotNotify(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.insertPosts(1, 5)
 		b.insertPosts(2, 6)
 		b.like(5, 1)
@@ -153,7 +153,7 @@ func TestOwnLikesAndAnswersToOthersDoNotNotify(t *testing.T) {
 }
 
 func TestGroupsAreHalfDaysOfTheLikesTime(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.insertPosts(1, 5)
 		b.Clock.Set(time.Date(2026, 3, 14, 11, 59, 59, 999999000, time.UTC))
 		b.like(5, 2)
@@ -171,7 +171,7 @@ func TestGroupsAreHalfDaysOfTheLikesTime(t *testing.T) {
 }
 
 func TestUnseenGroupsByDays(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		for day := range services.PostID(10) {
 			b.insertPosts(1, 5+day)
 			b.like(5+day, 2)
@@ -194,7 +194,7 @@ func TestUnseenGroupsByDays(t *testing.T) {
 }
 
 func TestRaiseNotificationsSeen(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		sqltest.Equal(b.T, b.markLikesSeen(0), b.stateWithUnseenToday(0, 0, 0, 0)) // without notifications there is nothing to mark
 		b.insertPosts(1, 5, 6, 7)
 		position := services.NotificationID(services.SortableIDAt(b.Clock.Now()))
@@ -217,7 +217,7 @@ func TestRaiseNotificationsSeen(t *testing.T) {
 }
 
 func TestApplyCausesOfManyRecipients(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		var causes []Cause
 		for n := services.UserID(300); n > 0; n-- {
 			b.insertPosts(n, services.PostID(n))
@@ -238,7 +238,7 @@ func TestApplyCausesOfManyRecipients(t *testing.T) {
 // Transactions that name the same recipients in different orders wait for each other, and each sees the effect of the former
 // holder of the lock: no version is assigned twice and no like is lost.
 func TestApplyCausesAtOnce(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		const recipients, workers, rounds = 5, 6, 15
 		for n := services.UserID(1); n <= recipients; n++ {
 			b.insertPosts(n, services.PostID(n))
@@ -281,7 +281,7 @@ func TestApplyCausesAtOnce(t *testing.T) {
 
 // The counts of a user are read from the unseen groups alone, by the index notification_groups_unread.
 func TestARecountReadsOnlyUnseenGroups(t *testing.T) {
-	b := &testStore{peopletest.NewTestStore(t, sqltest.SQLite(t))}
+	b := &testDB{peopletest.NewTestDB(t, sqltest.SQLite(t))}
 	plan := b.QueryPlan("notification states of a user")
 	if !slices.Contains(plan, "SEARCH g USING COVERING INDEX notification_groups_unread (recipient=? AND category=? AND newest>?)") {
 		t.Errorf("the plan is %q", plan)
@@ -289,7 +289,7 @@ func TestARecountReadsOnlyUnseenGroups(t *testing.T) {
 }
 
 // versionsText formats the versions of the categories of user 1.
-func (b *testStore) versionsText() string {
+func (b *testDB) versionsText() string {
 	b.T.Helper()
 	states := sqltest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T)
 	slices.SortFunc(states, func(a, b categoryState) int { return cmp.Compare(a.Category, b.Category) })
@@ -302,7 +302,7 @@ func (b *testStore) versionsText() string {
 
 // Neither a mark nor its error reveals a mention by an author who hides their posts from the user.
 func TestMarksRevealNoHiddenCause(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		positions := b.likeThreePosts()
 		b.markAllRead(1)
 		b.Clock.Advance(time.Minute)

@@ -92,14 +92,6 @@ func newRedisServerNode(t *testing.T, settings func(*fanout.Config), causes int)
 	return newNodeWithCausesPerPage(fanouttest.New(t, fanouttest.Options{Fanout: settings}), causes)
 }
 
-// claimDueJobs takes all jobs that are due, as a worker does.
-func (n node) claimDueJobs() []jobs.Job {
-	n.TB.Helper()
-	queued, err := jobs.Claim(n.TB.Context(), n.DB, n.Fanout.Kinds(), 1000, 30*time.Second, 0)
-	n.Must(err)
-	return queued
-}
-
 // Every kind of job in factSteps brings the counts in line with the facts, and repeating all of the jobs changes nothing.
 func TestEveryJobMakesTheCountsEqualTheFacts(t *testing.T) {
 	fanouttest.EachEnginePair(t, setSmallChunks, func(t *testing.T, w *fanouttest.World) {
@@ -159,7 +151,7 @@ func TestWithoutRedisAJobProjectsTheCountLater(t *testing.T) {
 	writeLikes(n.World, post, users[0], users[1])
 	writeLikes(n.World, post, users[0], users[2])
 	n.RedisServer.Kill()
-	if err := n.Fanout.RunJobs(t.Context(), n.claimDueJobs()); err != nil {
+	if err := n.Fanout.RunJobs(t.Context(), n.ClaimDueJobs()); err != nil {
 		t.Fatalf("SQL alone suffices for the first half: %v", err)
 	}
 	if states := n.states(users[0]); len(states) != 1 || states[0].UnseenByDay[0] != 1 {
@@ -182,7 +174,7 @@ func TestOnlyOneOfTwoWorkersHasAnEffect(t *testing.T) {
 	post := n.Post(users[0])
 	n.RunAllJobs(n.Fanout)
 	writeLikes(n.World, post, users[0], users[1])
-	late := n.claimDueJobs()
+	late := n.ClaimDueJobs()
 	n.Clock.Advance(31 * time.Second)
 	n.RunDueJobs(n.AnotherFanout())
 	states := n.states(users[0])

@@ -13,24 +13,24 @@ import (
 // nothing changes for other users. A mode in which less counts, a new restriction, and the end of a restriction that did not
 // exist change nothing.
 func TestAlertsBeginWhenMoreCounts(t *testing.T) {
-	eachStore(t, func(b *testStore) {
-		b.makeUsers("reader", "author", "other")
-		b.follow(services.FollowEdge{Follower: 1, Followee: 2, PostsCountAfter: 50}, services.FollowEdge{Follower: 2, Followee: 1, PostsCountAfter: 60})
+	eachTestDB(t, func(b *testDB) {
+		b.MakeUsers("reader", "author", "other")
+		b.MakeFollows(services.FollowEdge{Follower: 1, Followee: 2, PostsCountAfter: 50}, services.FollowEdge{Follower: 2, Followee: 1, PostsCountAfter: 60})
 		all := []services.UserID{1, 2, 3}
 		want := map[services.UserID]people.AlertStarts{}
-		now := func() time.Time { return b.clock.Now().Truncate(time.Microsecond) }
+		now := func() time.Time { return b.Clock.Now().Truncate(time.Microsecond) }
 		follows := func(what string, users ...services.UserID) {
-			b.t.Helper()
+			b.T.Helper()
 			for _, user := range users {
 				want[user] = people.AlertStarts{PostsAndShows: now(), Messages: want[user].Messages}
 			}
-			b.t.Log(what)
-			wantEqual(b.t, must(people.ReadAlertStarts(b.ctx, b.TestStore.DB, all))(b.t), want)
-			b.clock.Advance(time.Minute)
+			b.T.Log(what)
+			wantEqual(b.T, must(people.ReadAlertStarts(b.Ctx, b.TestDB.DB, all))(b.T), want)
+			b.Clock.Advance(time.Minute)
 		}
 		mode := func(mode services.FollowMode) {
-			b.t.Helper()
-			b.write(func(tx *sql.Tx) error { _, _, err := people.SetFollowMode(b.ctx, tx, 1, 2, mode); return err })
+			b.T.Helper()
+			b.MustWrite(func(tx *sql.Tx) error { _, _, err := people.SetFollowMode(b.Ctx, tx, 1, 2, mode); return err })
 		}
 		follows("at first")
 		mode(services.FollowLiveOnly)
@@ -53,12 +53,12 @@ func TestAlertsBeginWhenMoreCounts(t *testing.T) {
 		b.Restrict(hide)
 		b.Unrestrict(hide)
 		follows("the reader hid nothing any more", 2)
-		b.write(func(tx *sql.Tx) error { return people.AlertMessagesFromNow(b.ctx, tx, 1) })
+		b.MustWrite(func(tx *sql.Tx) error { return people.AlertMessagesFromNow(b.Ctx, tx, 1) })
 		want[1] = people.AlertStarts{PostsAndShows: want[1].PostsAndShows, Messages: now()}
 		follows("messages count for one whose posts do")
-		b.write(func(tx *sql.Tx) error { return people.AlertMessagesFromNow(b.ctx, tx, 3) })
+		b.MustWrite(func(tx *sql.Tx) error { return people.AlertMessagesFromNow(b.Ctx, tx, 3) })
 		want[3] = people.AlertStarts{Messages: now()}
 		follows("messages count for one whose posts always did")
-		wantEqual(b.t, len(must(people.ReadAlertStarts(b.ctx, b.TestStore.DB, nil))(b.t)), 0)
+		wantEqual(b.T, len(must(people.ReadAlertStarts(b.Ctx, b.TestDB.DB, nil))(b.T)), 0)
 	})
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func TestReadPositionNeverRegresses(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		sqltest.Equal(b.T, sqltest.Must(positions.Of[services.SortableID](b.Ctx, b.DB, 1, positions.HomeFeedView))(b.T), services.SortableID(0))
 		for _, step := range []struct{ to, stands services.SortableID }{{7, 7}, {5, 7}, {7, 7}, {9, 9}, {0, 9}, {services.MaxSortableID, services.MaxSortableID}} {
 			b.Clock.Advance(time.Second)

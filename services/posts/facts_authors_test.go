@@ -12,7 +12,7 @@ import (
 )
 
 // writeAuthor writes an author's row and returns its version.
-func (b *testStore) writeAuthor(author services.Author) (version uint64) {
+func (b *testDB) writeAuthor(author services.Author) (version uint64) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		version, err = PutAuthor(b.Ctx, tx, author)
@@ -22,7 +22,7 @@ func (b *testStore) writeAuthor(author services.Author) (version uint64) {
 }
 
 func TestAuthors(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		sqltest.Equal(b.T, sqltest.Must(ModeOf(b.Ctx, b.DB.Runner, 7))(b.T), services.AuthorSmall)
 		sqltest.Equal(b.T, sqltest.Must(Authors(b.Ctx, b.DB, []services.UserID{7, 8}))(b.T), map[services.UserID]services.Author{})
 		b.MustWrite(func(tx *sql.Tx) error {
@@ -56,7 +56,7 @@ func TestAuthors(t *testing.T) {
 }
 
 func TestPullAuthorsOfAReader(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.MakeFollows(services.FollowEdge{Follower: 1, Followee: 2, PostsCountAfter: 20}, services.FollowEdge{Follower: 1, Followee: 3, PostsCountAfter: 30},
 			services.FollowEdge{Follower: 1, Followee: 4, PostsCountAfter: 40}, services.FollowEdge{Follower: 1, Followee: 1, PostsCountAfter: 10}, services.FollowEdge{Follower: 9, Followee: 4, PostsCountAfter: 90})
 		for _, author := range []services.Author{
@@ -76,7 +76,7 @@ func TestPullAuthorsOfAReader(t *testing.T) {
 }
 
 func TestCountFollowers(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		for follower := services.UserID(1); follower <= 9; follower++ {
 			b.MakeFollows(services.FollowEdge{Follower: follower, Followee: 100})
 		}
@@ -88,7 +88,7 @@ func TestCountFollowers(t *testing.T) {
 }
 
 func TestThresholds(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		_, set, err := ReadThresholds(b.Ctx, b.DB)
 		if set || err != nil {
 			b.T.Fatalf("thresholds stand before anybody set them: %v", err)
@@ -104,7 +104,7 @@ func TestThresholds(t *testing.T) {
 }
 
 func TestInFlightFanouts(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		first, second := InFlightFanout{Post: 5, Author: 1}, InFlightFanout{Post: 6, Author: 2}
 		begin := func(fanout InFlightFanout, chunks int) {
 			b.MustWrite(func(tx *sql.Tx) error { return BeginFanout(b.Ctx, tx, fanout, chunks) })
@@ -138,7 +138,7 @@ func TestInFlightFanouts(t *testing.T) {
 
 // DecrementUnnamedChunks reports the last of an author's chunks of followers, and reports it once.
 func TestTheLastChunkOfAnAuthorIsReportedOnce(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.writeAuthor(services.Author{ID: 7, Mode: services.AuthorBig, NamedInFollowerDocuments: true, FollowerChunksToName: 2})
 		end := func() (last bool) {
 			b.MustWrite(func(tx *sql.Tx) (err error) {
@@ -154,7 +154,7 @@ func TestTheLastChunkOfAnAuthorIsReportedOnce(t *testing.T) {
 }
 
 func TestAuthorsForModeChecks(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		for follower := services.UserID(1); follower <= 5; follower++ {
 			for followee := services.UserID(100); followee < 100+follower; followee++ {
 				b.MakeFollows(services.FollowEdge{Follower: follower, Followee: followee}) // 100 has 5 followers, 101 has 4, ..., 104 has 1

@@ -59,7 +59,7 @@ var actionKinds = []string{"like", "like", "like", "unlike", "unlike", "answer",
 
 var errRolledBack = errors.New("this part is undone") // the error by which a function or an attempt fails
 
-// apply applies a step to the model. A step that the store refuses is refused here too.
+// apply applies a step to the model. A step that the database refuses is refused here too.
 func (d *countsModel) apply(step postAction) (refused bool) {
 	like := [2]uint64{uint64(step.post), uint64(step.user)}
 	_, taken := d.parents[step.answer]
@@ -82,7 +82,7 @@ func (d *countsModel) apply(step postAction) (refused bool) {
 }
 
 // runAction runs a step in a transaction.
-func (b *testStore) runAction(tx *sql.Tx, step postAction) error {
+func (b *testDB) runAction(tx *sql.Tx, step postAction) error {
 	post := services.Post{ID: step.answer, Author: step.user, Kind: services.PostKindComment, Parent: step.post, OffFeed: true, Body: "b"}
 	var err error
 	switch step.kind {
@@ -119,7 +119,7 @@ type txFunction struct {
 }
 
 // runTxFunction runs the steps of a function, and then its failing attempt, which is rolled back.
-func (b *testStore) runTxFunction(tx *sql.Tx, p txFunction) error {
+func (b *testDB) runTxFunction(tx *sql.Tx, p txFunction) error {
 	for _, step := range p.steps {
 		if err := b.runAction(tx, step); err != nil {
 			return err
@@ -149,7 +149,7 @@ func (b *testStore) runTxFunction(tx *sql.Tx, p txFunction) error {
 // facts.
 func TestCountsOfPostsAreThoseOfTheFacts(t *testing.T) {
 	histories.ReduceRapidChecks(t, 4)
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		history := services.PostID(0)
 		rapid.Check(b.T, func(t *rapid.T) {
 			history++
@@ -188,7 +188,7 @@ func TestCountsOfPostsAreThoseOfTheFacts(t *testing.T) {
 }
 
 // wantCounts compares the counts with the model, for each viewer, and with a recount of the facts.
-func (b *testStore) wantCounts(t *rapid.T, model *countsModel, posts []services.PostID) {
+func (b *testDB) wantCounts(t *rapid.T, model *countsModel, posts []services.PostID) {
 	for viewer := range services.UserID(4) {
 		got := sqltest.Must(Engagements(b.Ctx, b.DB, viewer, posts))(t)
 		for _, post := range posts {
@@ -207,7 +207,7 @@ func (b *testStore) wantCounts(t *rapid.T, model *countsModel, posts []services.
 // TestCountsEqualTheFactsDuringWrites runs many transactions on a few posts. Every snapshot that is read meanwhile has the counts
 // of its facts.
 func TestCountsEqualTheFactsDuringWrites(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		posts := []services.PostID{1, 2, 3}
 		var writing atomic.Int64
 		var group sync.WaitGroup
@@ -255,7 +255,7 @@ func TestCountsEqualTheFactsDuringWrites(t *testing.T) {
 
 // TestWrongCountsAreRepairedDuringWrites lets two transactions mend one post while others like it.
 func TestWrongCountsAreRepairedDuringWrites(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.insertPosts(1, 5, 6)
 		b.MustWrite(func(tx *sql.Tx) error {
 			_, err := InsertLike(b.Ctx, tx, 5, 2, tx.Now)

@@ -82,7 +82,7 @@ func (m *feedModel) newestCountingPost(upTo services.PostID) services.PostID {
 // TestFeedAgainstModel follows, restricts, posts and deletes at random, and compares the reads of a feed with the model. Each
 // history has its own users and IDs, so that all share one database.
 func TestFeedAgainstModel(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		var histories atomic.Int64
 		var lastID services.PostID = 100
 		rapid.Check(b.T, func(t *rapid.T) {
@@ -128,13 +128,13 @@ func TestFeedAgainstModel(t *testing.T) {
 }
 
 // countNew counts the new posts of one reader.
-func (b *testStore) countNew(reader services.UserID, seen services.PostID, limit int) int {
+func (b *testDB) countNew(reader services.UserID, seen services.PostID, limit int) int {
 	b.T.Helper()
 	return sqltest.Must(CountNew(b.Ctx, b.DB, []FeedReader{{reader, seen}}, limit))(b.T)[0]
 }
 
 // checkNewestOfFeed compares NewestOfFeed with the model.
-func (m *feedModel) checkNewestOfFeed(b *testStore, t *rapid.T) {
+func (m *feedModel) checkNewestOfFeed(b *testDB, t *rapid.T) {
 	var want services.PostID
 	for _, entry := range m.page(services.MaxPostID, 1) {
 		want = entry.Post
@@ -147,7 +147,7 @@ func (m *feedModel) checkNewestOfFeed(b *testStore, t *rapid.T) {
 }
 
 // checkPulledPosts compares Pulled with the model. Nodes cache these posts.
-func (m *feedModel) checkPulledPosts(b *testStore, t *rapid.T, users []services.UserID, limit int) {
+func (m *feedModel) checkPulledPosts(b *testDB, t *rapid.T, users []services.UserID, limit int) {
 	want := map[services.UserID]PulledPosts{}
 	for _, post := range m.posts {
 		known := want[post.Author]
@@ -171,7 +171,7 @@ func (m *feedModel) checkPulledPosts(b *testStore, t *rapid.T, users []services.
 
 // runStep does one random step, whose kind is the number step, in the database and in the model. Its transaction runs only once,
 // because nothing conflicts with it.
-func (m *feedModel) runStep(b *testStore, t *rapid.T, tx *sql.Tx, step int, users []services.UserID, lastID *services.PostID) error {
+func (m *feedModel) runStep(b *testDB, t *rapid.T, tx *sql.Tx, step int, users []services.UserID, lastID *services.PostID) error {
 	someone := rapid.SampledFrom(users)
 	switch {
 	case step < 0: // mute or hide, or end it
@@ -232,7 +232,7 @@ func (m *feedModel) runStep(b *testStore, t *rapid.T, tx *sql.Tx, step int, user
 }
 
 func TestHomeFeedOfManyAuthors(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		m := &feedModel{reader: 1, followedSince: map[services.UserID]services.PostID{}}
 		var edges []services.FollowEdge
 		for n := services.UserID(2); n <= 400; n++ {
@@ -268,7 +268,7 @@ func TestHomeFeedOfManyAuthors(t *testing.T) {
 
 // A self-follow, which an import may contain, changes nothing: own posts are listed once and never count.
 func TestASelfFollowChangesNothing(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.MakeFollows(services.FollowEdge{Follower: 1, Followee: 1})
 		b.insertPosts(1, 5, 6)
 		sqltest.Equal(b.T, sqltest.Must(HomeFeed(b.Ctx, b.DB, 1, services.MaxPostID, 10))(b.T), []services.FeedEntry{{Post: 6, Author: 1}, {Post: 5, Author: 1}})

@@ -13,7 +13,7 @@ import (
 // A post's newest answers and likes are by users who hide from the viewer. If these are few, the page is still full. If they are more
 // than a page looks at, the page is short or empty, and reports that the list continues.
 func TestPagesSkipHiddenUsersUpToABound(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		const viewer, hider, shown, post = 1, 2, 3, services.PostID(1000)
 		b.MakeUsers("viewer", "hider", "shown")
 		b.insertPosts(shown, post)
@@ -95,7 +95,7 @@ func TestPagesSkipHiddenUsersUpToABound(t *testing.T) {
 // All likes of the viewer's own post are listed, except those of users that the viewer blocks: the viewer was notified of them,
 // and a gap would reveal that a user hides or blocks. On a post of another author users who hide or block are left out.
 func TestLikesOfTheViewersOwnPostIncludeHidingUsers(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		const viewer, hider, blocker, blocked, erased, other = 1, 2, 3, 4, 5, 6
 		b.MakeUsers("viewer", "hider", "blocker", "blocked", "erased", "other")
 		b.insertPosts(viewer, 1000)

@@ -12,7 +12,7 @@ import (
 // Pushed and pulled posts are one list. The list is empty for an author who hides from the viewer or blocks them, and not for one that
 // the viewer blocks or mutes.
 func TestPublishedPostsAreWalkedToTheirEnd(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		const viewer services.UserID = 7
 		b.MakeUsers("a", "b", "hider", "blocker", "blocked", "muted", "viewer")
 		b.insertPosts(1, 50, 60, 70, 80)

@@ -11,11 +11,11 @@ import (
 
 // areAuthorPostsShown reports whether a reader is shown an author's posts, by every statement that reads follows for feeds. All
 // must agree.
-func (b *testStore) areAuthorPostsShown(reader, author services.UserID) bool {
+func (b *testDB) areAuthorPostsShown(reader, author services.UserID) bool {
 	b.T.Helper()
-	_, edge, err := people.Edge(b.Ctx, b.TestStore.DB, reader, author)
-	edges := sqltest.Must(people.Edges(b.Ctx, b.TestStore.DB, []services.UserID{reader}, author))(b.T)
-	followers := sqltest.Must(people.Followers(b.Ctx, b.TestStore.DB, author, 0, 10, time.Time{}))(b.T)
+	_, edge, err := people.Edge(b.Ctx, b.TestDB.DB, reader, author)
+	edges := sqltest.Must(people.Edges(b.Ctx, b.TestDB.DB, []services.UserID{reader}, author))(b.T)
+	followers := sqltest.Must(people.Followers(b.Ctx, b.TestDB.DB, author, 0, 10, time.Time{}))(b.T)
 	listed := sqltest.Must(HomeFeed(b.Ctx, b.DB, reader, services.MaxPostID, 10))(b.T)
 	count := b.countNew(reader, 0, 10)
 	newest := sqltest.Must(NewestCountingPost(b.Ctx, b.DB, reader, services.MaxPostID))(b.T)
@@ -26,7 +26,7 @@ func (b *testStore) areAuthorPostsShown(reader, author services.UserID) bool {
 // Each restriction alone keeps an author out of a feed. Only when the last is removed do the author's posts return, and those after
 // the follow's PostsCountAfter count, as before. Restrictions from before the follow apply to it too.
 func TestMutesAndHidesTakeAFollowOutOfTheFeed(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.MakeUsers("reader", "author")
 		b.insertPosts(2, 50)
 		mute := services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, MadeAt: 60}
@@ -52,7 +52,7 @@ func TestMutesAndHidesTakeAFollowOutOfTheFeed(t *testing.T) {
 			sqltest.Equal(b.T, b.Unrestrict(hide), true)
 			sqltest.Equal(b.T, b.areAuthorPostsShown(1, 2), true)
 			sqltest.Equal(b.T, b.Unrestrict(hide), false)
-			edge, _, err := people.Edge(b.Ctx, b.TestStore.DB, 1, 2)
+			edge, _, err := people.Edge(b.Ctx, b.TestDB.DB, 1, 2)
 			sqltest.Equal(b.T, sqltest.Must(edge, err)(b.T).PostsCountAfter, services.PostID(40))
 			b.MustWrite(func(tx *sql.Tx) error { _, err := people.DeleteFollow(b.Ctx, tx, 1, 2); return err })
 		}
@@ -62,7 +62,7 @@ func TestMutesAndHidesTakeAFollowOutOfTheFeed(t *testing.T) {
 // A mute by the followee, a hide by the followee from a third user, and the follower's own hide from the followee do not affect
 // this follow.
 func TestUnrelatedRestrictionsDoNotAffectAFollow(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.MakeUsers("reader", "author", "other")
 		b.MakeFollows(services.FollowEdge{Follower: 1, Followee: 2})
 		b.insertPosts(2, 50)

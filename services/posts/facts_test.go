@@ -15,7 +15,7 @@ import (
 )
 
 func TestPosts(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		written := time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC)
 		long := services.Post{ID: services.MaxPostID, Author: 1<<32 - 1, Kind: "COMMENT", Body: strings.Repeat("🦉", 5000), UpdatedAt: written}
 		b.MustWrite(func(tx *sql.Tx) error { return Insert(b.Ctx, tx, long) })
@@ -30,7 +30,7 @@ func TestPosts(t *testing.T) {
 }
 
 func TestDeletePost(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.insertPosts(1, 5, 6, 7)
 		b.Clock.Advance(time.Minute)
 		deletedAt := b.Clock.Now()
@@ -58,7 +58,7 @@ func TestDeletePost(t *testing.T) {
 
 // LockShared returns a post, deleted or not, and NOT_FOUND for an unknown ID.
 func TestLockShared(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.insertPosts(3, 5)
 		b.MustWrite(func(tx *sql.Tx) error {
 			post, err := LockShared(b.Ctx, tx, 5)
@@ -83,11 +83,11 @@ func TestLockShared(t *testing.T) {
 // A transaction that locks a post commits before the post can be deleted. Otherwise a like and a deletion that do not see each
 // other could both succeed.
 func TestLockSharedDelaysADeletion(t *testing.T) {
-	b := newTestStore(t, sqltest.Postgres(t))
+	b := newTestDB(t, sqltest.Postgres(t))
 	b.insertPosts(1, 5)
 	held, gate, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	letGo := sync.OnceFunc(func() { close(gate) })
-	t.Cleanup(letGo) // before the store is closed, which would wait for it forever
+	t.Cleanup(letGo) // before the database is closed, which would wait for it forever
 	go func() {
 		done <- b.Write(b.Ctx, func(tx *sql.Tx) error {
 			_, err := LockShared(b.Ctx, tx, 5)
@@ -119,7 +119,7 @@ func TestLockSharedDelaysADeletion(t *testing.T) {
 }
 
 func TestLikes(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.insertPosts(1, 5)
 		var answers []bool
 		b.MustWrite(func(tx *sql.Tx) error {
@@ -145,7 +145,7 @@ func TestLikes(t *testing.T) {
 }
 
 func TestEditPost(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.insertPosts(1, 5, 6)
 		b.MustWrite(func(tx *sql.Tx) error { return InsertMentions(b.Ctx, tx, 5, []services.UserID{2, 3}, nil) })
 		sqltest.Equal(b.T, sqltest.Must(Mentions(b.Ctx, b.DB.Runner, 5))(b.T), []Mention{{User: 2}, {User: 3}})

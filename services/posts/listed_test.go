@@ -10,7 +10,7 @@ import (
 
 // Mentions by the list are told apart from mentions by the body, and from those stored before SQL recorded the difference.
 func TestListedMentions(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.insertPosts(1, 5, 6)
 		want := func(when string, listed, unknown []services.UserID) {
 			b.T.Helper()

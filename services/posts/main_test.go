@@ -13,23 +13,23 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testStore is a test's database, with helpers that write and read posts.
-type testStore struct{ *peopletest.TestStore }
+// testDB is a test's database, with helpers that write and read posts.
+type testDB struct{ *peopletest.TestDB }
 
-// eachStore runs a test on both engines, each time on a new database with a stopped clock.
-func eachStore(t *testing.T, test func(b *testStore)) {
+// eachTestDB runs a test on both engines, each time on a new database with a stopped clock.
+func eachTestDB(t *testing.T, test func(b *testDB)) {
 	t.Helper()
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) { test(&testStore{b}) })
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) { test(&testDB{b}) })
 }
 
-// newTestStore opens a database with a stopped clock; the test's end closes it.
-func newTestStore(t *testing.T, url string) *testStore {
+// newTestDB opens a database with a stopped clock; the test's end closes it.
+func newTestDB(t *testing.T, url string) *testDB {
 	t.Helper()
-	return &testStore{peopletest.NewTestStore(t, url)}
+	return &testDB{peopletest.NewTestDB(t, url)}
 }
 
 // insertPosts writes an author's posts.
-func (b *testStore) insertPosts(author services.UserID, ids ...services.PostID) {
+func (b *testDB) insertPosts(author services.UserID, ids ...services.PostID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		for _, id := range ids {
@@ -43,7 +43,7 @@ func (b *testStore) insertPosts(author services.UserID, ids ...services.PostID) 
 }
 
 // listPublished lists the posts of user 1 that are not deleted, the newest first.
-func (b *testStore) listPublished() []services.PostID {
+func (b *testDB) listPublished() []services.PostID {
 	b.T.Helper()
 	return sqltest.Must(PushedPostsOfAuthor(b.Ctx, b.DB, 1, 1000))(b.T)
 }

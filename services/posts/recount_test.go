@@ -12,7 +12,7 @@ import (
 
 // The audit of counts mends the wrong counts of posts and of answers, and finds nothing wrong before and after.
 func TestWrongCountsOfAPostAreRepaired(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		const author, liker = 1, 2
 		post, comment := services.PostID(5), services.PostID(6)
 		b.insertPosts(author, post)

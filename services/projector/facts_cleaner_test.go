@@ -10,7 +10,7 @@ import (
 // A run is taken in turns, one after the other, and continues where the last turn stopped. A turn whose lease was lost changes
 // nothing.
 func TestTurnsOfTheCleaner(t *testing.T) {
-	peopletest.EachTestStore(t, func(w *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(w *peopletest.TestDB) {
 		t := w.T
 		const every, lease = 10 * time.Minute, 30 * time.Second
 		take := func(want bool, position, freed string) cleanerTurn {

@@ -14,7 +14,7 @@ import (
 var errTest = errors.New("mine") // an error that a test returns from its own function
 
 func TestPolicies(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		users := b.MakeUsers("alice", "bob")
 		policy, err := Policy(b.Ctx, b.DB, users[0])
 		if err != nil {
@@ -62,7 +62,7 @@ func TestPolicies(t *testing.T) {
 
 // Several devices change different parts at once: all changes are kept, and the version counts each.
 func TestPoliciesAreChangedOneAfterTheOther(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		user := b.MakeUsers("alice")[0]
 		var together sync.WaitGroup
 		for _, source := range services.Sources {

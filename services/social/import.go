@@ -63,7 +63,7 @@ valid keys.
 //
 // The error is INVALID if the file cannot be read, names its columns in the wrong order, begins with 1,000 bad lines, or is cut
 // off. The lines before the end of a file that is cut off are imported.
-func ImportFile(ctx context.Context, db importer.Store, ids interface{ Next() services.SortableID }, opts importer.Options) (importer.Report, error) {
+func ImportFile(ctx context.Context, db importer.DB, ids interface{ Next() services.SortableID }, opts importer.Options) (importer.Report, error) {
 	run, err := importer.Open(db, opts, importForm)
 	if err != nil {
 		return importer.Report{}, err

@@ -16,30 +16,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errDeliberate = errors.New("mine") // what the functions of these tests return in order to fail
 
-// testStore is a database of a test.
-type testStore struct {
-	*sql.DB
-	t   *testing.T
-	ctx context.Context
-}
+// testDB is a database of a test, with helpers of this package.
+type testDB struct{ *sqltest.TestDB }
 
-// eachStore runs a test on both engines, on a new database.
-func eachStore(t *testing.T, test func(b *testStore)) {
+// eachTestDB runs a test on both engines, each time on a new database with a stopped clock.
+func eachTestDB(t *testing.T, test func(b *testDB)) {
 	t.Helper()
-	sqltest.EachURL(t, func(t *testing.T, url string) { test(newTestStore(t, url)) })
+	sqltest.EachTestDB(t, func(b *sqltest.TestDB) { test(&testDB{b}) })
 }
 
-func newTestStore(t *testing.T, url string) *testStore {
+// newTestDB opens a database with a stopped clock; the test's end closes it.
+func newTestDB(t *testing.T, url string) *testDB {
 	t.Helper()
-	return &testStore{sqltest.Open(t, sql.Config{URL: url, Clock: sqltest.NewClock()}), t, t.Context()}
-}
-
-// write runs a function in a transaction that must be committed.
-func (b *testStore) write(fn func(tx *sql.Tx) error) {
-	b.t.Helper()
-	if err := b.Write(b.ctx, fn); err != nil {
-		b.t.Fatal(err)
-	}
+	return &testDB{sqltest.NewTestDB(t, url)}
 }
 
 // insertPost writes a post as a plain row, because services/posts is a package above this one.
@@ -63,9 +52,9 @@ func putPost(ctx context.Context, id services.PostID, body string) func(tx *sql.
 }
 
 // publishedPosts lists the committed posts, the newest first.
-func (b *testStore) publishedPosts() []services.PostID {
-	b.t.Helper()
-	return must(sql.ReadColumn[services.PostID](b.ctx, b, sql.AdHoc("posts", "SELECT id FROM posts ORDER BY id DESC")))(b.t)
+func (b *testDB) publishedPosts() []services.PostID {
+	b.T.Helper()
+	return must(sql.ReadColumn[services.PostID](b.Ctx, b, sql.AdHoc("posts", "SELECT id FROM posts ORDER BY id DESC")))(b.T)
 }
 
 // must returns a function that returns value, or ends the test if err is not nil.

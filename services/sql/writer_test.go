@@ -17,13 +17,13 @@ import (
 
 // startBlockedWrite begins a write and stops in the middle of it, which stops SQLite's writer. letGo lets the write continue and
 // returns its error. Writes to SQLite queue up meanwhile and become one group.
-func (b *testStore) startBlockedWrite() (letGo func() error) {
-	b.t.Helper()
+func (b *testDB) startBlockedWrite() (letGo func() error) {
+	b.T.Helper()
 	held, gate, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	open := sync.OnceFunc(func() { close(gate) })
-	b.t.Cleanup(open) // runs before the database is closed, which would wait forever
+	b.T.Cleanup(open) // runs before the database is closed, which would wait forever
 	go func() {
-		done <- b.Write(b.ctx, func(*sql.Tx) error {
+		done <- b.Write(b.Ctx, func(*sql.Tx) error {
 			close(held)
 			<-gate
 			return nil
@@ -37,14 +37,14 @@ func (b *testStore) startBlockedWrite() (letGo func() error) {
 }
 
 // queueWrites starts writes, which wait in the writer's queue in this order, and returns a function that waits for their errors.
-func (b *testStore) queueWrites(fns ...func(tx *sql.Tx) error) (errs func() []error) {
-	b.t.Helper()
+func (b *testDB) queueWrites(fns ...func(tx *sql.Tx) error) (errs func() []error) {
+	b.T.Helper()
 	results := make([]chan error, len(fns))
 	for i, fn := range fns {
 		results[i] = make(chan error, 1)
 		before := b.QueuedWrites()
-		go func() { results[i] <- b.Write(b.ctx, fn) }()
-		eventually.Holds(b.t, "the write queues", func() bool { return b.QueuedWrites() > before })
+		go func() { results[i] <- b.Write(b.Ctx, fn) }()
+		eventually.Holds(b.T, "the write queues", func() bool { return b.QueuedWrites() > before })
 	}
 	return func() []error {
 		var errs []error
@@ -57,23 +57,23 @@ func (b *testStore) queueWrites(fns ...func(tx *sql.Tx) error) (errs func() []er
 
 // While no write waits, none is queued, on both engines.
 func TestNothingIsQueuedWithoutWrites(t *testing.T) {
-	eachStore(t, func(b *testStore) { equal(t, b.QueuedWrites(), 0) })
+	eachTestDB(t, func(b *testDB) { equal(t, b.QueuedWrites(), 0) })
 }
 
 // SQLite's writer runs writes that wait in its queue as one group: each sees the writes before it, and other readers see none of them
 // before the group is committed.
 func TestGroupIsOneTransaction(t *testing.T) {
-	b := newTestStore(t, sqltest.SQLite(t))
+	b := newTestDB(t, sqltest.SQLite(t))
 	letGo := b.startBlockedWrite()
 	const writes = 20
 	var inside, outside []int
 	var fns []func(*sql.Tx) error
 	for id := range services.PostID(writes) {
 		fns = append(fns, func(tx *sql.Tx) error {
-			mine, err := sqltest.QueryLines(b.ctx, tx, "SELECT id FROM posts")
-			others, err2 := sqltest.QueryLines(b.ctx, b, "SELECT id FROM posts")
+			mine, err := sqltest.QueryLines(b.Ctx, tx, "SELECT id FROM posts")
+			others, err2 := sqltest.QueryLines(b.Ctx, b, "SELECT id FROM posts")
 			inside, outside = append(inside, len(mine)), append(outside, len(others))
-			return errors.Join(err, err2, publishPost(b.ctx, id+1)(tx))
+			return errors.Join(err, err2, publishPost(b.Ctx, id+1)(tx))
 		})
 	}
 	errs := b.queueWrites(fns...)
@@ -93,21 +93,21 @@ func TestGroupIsOneTransaction(t *testing.T) {
 
 // Writes that fail are undone alone, although SQLite's writer runs them in one transaction with others.
 func TestGroupFailsOneByOne(t *testing.T) {
-	b := newTestStore(t, sqltest.SQLite(t))
+	b := newTestDB(t, sqltest.SQLite(t))
 	letGo := b.startBlockedWrite()
 	then := func(id services.PostID, and func() error) func(*sql.Tx) error {
-		return func(tx *sql.Tx) error { return errors.Join(publishPost(b.ctx, id)(tx), and()) }
+		return func(tx *sql.Tx) error { return errors.Join(publishPost(b.Ctx, id)(tx), and()) }
 	}
 	errs := b.queueWrites(
-		publishPost(b.ctx, 1),
+		publishPost(b.Ctx, 1),
 		then(2, func() error { return errDeliberate }),
 		then(3, func() error { panic("three") }),
 		func(tx *sql.Tx) error {
-			_, err := tx.Run(b.ctx, sql.AdHoc("test", "SELECT no_such_column"))
+			_, err := tx.Run(b.Ctx, sql.AdHoc("test", "SELECT no_such_column"))
 			return err
 		},
-		publishPost(b.ctx, 1),
-		publishPost(b.ctx, 6),
+		publishPost(b.Ctx, 1),
+		publishPost(b.Ctx, 6),
 	)
 	if err := letGo(); err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestGroupFailsOneByOne(t *testing.T) {
 // A short write does not wait for all batches (long writes) that came before it. Short writes and batches take turns, so a batch does not
 // wait forever.
 func TestShortWritesAndBatchesTakeTurns(t *testing.T) {
-	b := newTestStore(t, sqltest.SQLite(t))
+	b := newTestDB(t, sqltest.SQLite(t))
 	letGo := b.startBlockedWrite()
 	const size = 21 // the shortest batch
 	var ran []string
@@ -144,11 +144,11 @@ func TestShortWritesAndBatchesTakeTurns(t *testing.T) {
 		waits = append(waits, func() error { return <-done })
 	}
 	// The first batch has 300 functions, so that no other write shares its transaction.
-	write(b.ctx, "batch 1", 300)
-	write(b.ctx, "batch 2", size)
-	write(sql.WithBulkWrites(b.ctx), "one function for many", 1)
-	write(b.ctx, "short 1", 1)
-	write(b.ctx, "short 2", size-1)
+	write(b.Ctx, "batch 1", 300)
+	write(b.Ctx, "batch 2", size)
+	write(sql.WithBulkWrites(b.Ctx), "one function for many", 1)
+	write(b.Ctx, "short 1", 1)
+	write(b.Ctx, "short 2", size-1)
 	if err := letGo(); err != nil {
 		t.Fatal(err)
 	}
@@ -162,14 +162,14 @@ func TestShortWritesAndBatchesTakeTurns(t *testing.T) {
 
 // A write whose caller's context ends while the write still waits in the queue does not run.
 func TestCallerGivesUpInTheQueue(t *testing.T) {
-	b := newTestStore(t, sqltest.SQLite(t))
+	b := newTestDB(t, sqltest.SQLite(t))
 	letGo := b.startBlockedWrite()
-	ctx, cancel := context.WithCancel(b.ctx)
+	ctx, cancel := context.WithCancel(b.Ctx)
 	ran := false
 	gaveUp := make(chan error)
 	go func() { gaveUp <- b.Write(ctx, func(*sql.Tx) error { ran = true; return nil }) }()
 	eventually.Holds(t, "the write queues", func() bool { return b.QueuedWrites() == 1 })
-	errs := b.queueWrites(publishPost(b.ctx, 1))
+	errs := b.queueWrites(publishPost(b.Ctx, 1))
 	cancel()
 	err := <-gaveUp // while the blocked write still stops the writer
 	wantCode(t, err, services.Unavailable)
@@ -188,9 +188,9 @@ func TestCallerGivesUpInTheQueue(t *testing.T) {
 // Once a function runs, the end of its caller's context does not end its statements or its commit, because an aborted statement
 // would undo the whole group.
 func TestCallerGivesUpTooLate(t *testing.T) {
-	b := newTestStore(t, sqltest.SQLite(t))
+	b := newTestDB(t, sqltest.SQLite(t))
 	letGo := b.startBlockedWrite()
-	ctx, cancel := context.WithCancel(b.ctx)
+	ctx, cancel := context.WithCancel(b.Ctx)
 	result := make(chan error)
 	go func() {
 		result <- b.Write(ctx, func(tx *sql.Tx) error {
@@ -199,7 +199,7 @@ func TestCallerGivesUpTooLate(t *testing.T) {
 		})
 	}()
 	eventually.Holds(t, "the write queues", func() bool { return b.QueuedWrites() == 1 })
-	errs := b.queueWrites(publishPost(b.ctx, 2))
+	errs := b.queueWrites(publishPost(b.Ctx, 2))
 	if err := errors.Join(letGo(), <-result, errors.Join(errs()...)); err != nil {
 		t.Fatal(err)
 	}
@@ -207,12 +207,12 @@ func TestCallerGivesUpTooLate(t *testing.T) {
 }
 
 // awaitWritesRefused waits until the database accepts no further writes, and lets other goroutines run for a while.
-func (b *testStore) awaitWritesRefused() {
-	b.t.Helper()
-	ctx, cancel := context.WithCancel(b.ctx)
+func (b *testDB) awaitWritesRefused() {
+	b.T.Helper()
+	ctx, cancel := context.WithCancel(b.Ctx)
 	cancel() // so that a write that is still accepted does not run
 	for range 100 {
-		eventually.Holds(b.t, "a write is refused", func() bool {
+		eventually.Holds(b.T, "a write is refused", func() bool {
 			return strings.Contains(b.Write(ctx, func(*sql.Tx) error { return nil }).Error(), "closed")
 		})
 		runtime.Gosched()
@@ -221,7 +221,7 @@ func (b *testStore) awaitWritesRefused() {
 
 func TestCloseWaitsForAWriteThatHasBegun(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		b := newTestStore(t, url)
+		b := newTestDB(t, url)
 		letGo := b.startBlockedWrite()
 		closed := make(chan error, 1)
 		go func() { closed <- b.Close() }()
@@ -240,12 +240,12 @@ func TestCloseWaitsForAWriteThatHasBegun(t *testing.T) {
 // Of 300 writes, 256 are queued and the others wait for room in the queue. Each is done or refused.
 func TestCloseWaitsForQueuedWrites(t *testing.T) {
 	url := sqltest.SQLite(t)
-	b := newTestStore(t, url)
+	b := newTestDB(t, url)
 	letGo := b.startBlockedWrite()
 	const writes = 300
 	errs := make(chan error, writes)
 	for id := range services.PostID(writes) {
-		go func() { errs <- b.Write(b.ctx, publishPost(b.ctx, id+1)) }()
+		go func() { errs <- b.Write(b.Ctx, publishPost(b.Ctx, id+1)) }()
 	}
 	eventually.Holds(t, "the queue is full", func() bool { return b.QueuedWrites() == 256 })
 	closed := make(chan error, 1)
@@ -268,26 +268,26 @@ func TestCloseWaitsForQueuedWrites(t *testing.T) {
 	if done < 256 {
 		t.Errorf("%d writes were done", done)
 	}
-	equal(t, len(newTestStore(t, url).publishedPosts()), done)
+	equal(t, len(newTestDB(t, url).publishedPosts()), done)
 }
 
 // A full disk makes SQLite drop the whole transaction of a group. Callers whose writes fit still succeed, no caller gets a
 // success for a write that was rolled back, and the writer continues when there is space again.
 func TestFullDisk(t *testing.T) {
-	b := newTestStore(t, sqltest.SQLite(t))
-	pages := must(sqltest.QueryLines(b.ctx, b, "PRAGMA page_count"))(t)[0]
+	b := newTestDB(t, sqltest.SQLite(t))
+	pages := must(sqltest.QueryLines(b.Ctx, b, "PRAGMA page_count"))(t)[0]
 	limit := func(pages string) {
-		b.write(func(tx *sql.Tx) error {
-			_, err := sqltest.QueryLines(b.ctx, tx, "PRAGMA max_page_count = "+pages)
+		b.MustWrite(func(tx *sql.Tx) error {
+			_, err := sqltest.QueryLines(b.Ctx, tx, "PRAGMA max_page_count = "+pages)
 			return err
 		})
 	}
 	big := func(id services.PostID) func(*sql.Tx) error {
-		return putPost(b.ctx, id, strings.Repeat("x", 1<<20))
+		return putPost(b.Ctx, id, strings.Repeat("x", 1<<20))
 	}
 	limit(pages)
 	letGo := b.startBlockedWrite()
-	errs := b.queueWrites(publishPost(b.ctx, 1), big(2), publishPost(b.ctx, 3),
+	errs := b.queueWrites(publishPost(b.Ctx, 1), big(2), publishPost(b.Ctx, 3),
 		func(tx *sql.Tx) error { _ = big(4)(tx); return nil }) // ignores the error, but must not succeed
 	if err := letGo(); err != nil {
 		t.Fatal(err)
@@ -299,7 +299,7 @@ func TestFullDisk(t *testing.T) {
 	equal(t, codes, []services.Code{"", services.Unavailable, "", services.Unavailable})
 	equal(t, b.publishedPosts(), []services.PostID{3, 1})
 	limit("1000000")
-	b.write(big(2))
+	b.MustWrite(big(2))
 	equal(t, b.publishedPosts(), []services.PostID{3, 2, 1})
 }
 
@@ -307,10 +307,10 @@ func TestFullDisk(t *testing.T) {
 // can wait.
 func TestAWriteEndsWithItsTimeWhileTheFileIsLocked(t *testing.T) {
 	url := sqltest.SQLite(t)
-	b := newTestStore(t, url)
+	b := newTestDB(t, url)
 	letGo := sqltest.LockSQLiteFile(t, url)
 	timely := func(id services.PostID) {
-		ctx, cancel := context.WithTimeout(b.ctx, 20*time.Millisecond)
+		ctx, cancel := context.WithTimeout(b.Ctx, 20*time.Millisecond)
 		defer cancel()
 		err := b.Write(ctx, publishPost(ctx, id))
 		wantCode(t, err, services.Unavailable)
@@ -320,7 +320,7 @@ func TestAWriteEndsWithItsTimeWhileTheFileIsLocked(t *testing.T) {
 	}
 	timely(1)
 	patient := make(chan error, 1)
-	go func() { patient <- b.Write(b.ctx, publishPost(b.ctx, 2)) }()
+	go func() { patient <- b.Write(b.Ctx, publishPost(b.Ctx, 2)) }()
 	timely(3)
 	letGo()
 	if err := <-patient; err != nil {
@@ -330,16 +330,16 @@ func TestAWriteEndsWithItsTimeWhileTheFileIsLocked(t *testing.T) {
 }
 
 func TestReaderSeesNothingOfAnInFlightWrite(t *testing.T) {
-	eachStore(t, func(b *testStore) {
-		b.write(func(tx *sql.Tx) error {
-			if err := publishPost(b.ctx, 1)(tx); err != nil {
+	eachTestDB(t, func(b *testDB) {
+		b.MustWrite(func(tx *sql.Tx) error {
+			if err := publishPost(b.Ctx, 1)(tx); err != nil {
 				return err
 			}
 			if seen := b.publishedPosts(); len(seen) > 0 {
-				b.t.Errorf("a reader sees %v", seen)
+				b.T.Errorf("a reader sees %v", seen)
 			}
 			return nil
 		})
-		equal(b.t, b.publishedPosts(), []services.PostID{1})
+		equal(b.T, b.publishedPosts(), []services.PostID{1})
 	})
 }

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { os.Exit(m.Run()) }
 
 // testWorld is users whose badges a test sets.
 type testWorld struct {
-	*peopletest.TestStore
+	*peopletest.TestDB
 	mu                   sync.Mutex                        // guards the maps and lastNewestItemsSince
 	likes                map[services.UserID]int           // the number of unread likes
 	siteMessageVersions  map[services.UserID]uint64        // for a user in it, likes counts site messages, whose facts have this version
@@ -29,9 +29,9 @@ type testWorld struct {
 	appliedSharedChanges uint64                            // what Config.SharedChanges returns
 }
 
-func newTestWorld(b *peopletest.TestStore) *testWorld {
+func newTestWorld(b *peopletest.TestDB) *testWorld {
 	return &testWorld{
-		TestStore: b, likes: map[services.UserID]int{}, siteMessageVersions: map[services.UserID]uint64{}, newestItem: map[services.UserID]services.Item{}, nextChangeAt: map[services.UserID]time.Time{},
+		TestDB: b, likes: map[services.UserID]int{}, siteMessageVersions: map[services.UserID]uint64{}, newestItem: map[services.UserID]services.Item{}, nextChangeAt: map[services.UserID]time.Time{},
 		badgeReadErrors: map[services.UserID]error{},
 	}
 }

@@ -41,7 +41,7 @@ func TestPartsThatFellOrChangedHaveMoved(t *testing.T) {
 // not alerted of an item that an earlier change has alerted them of. They are not alerted either if the newest item's time is uncertain
 // (Item.AtIsUncertain): it may be of a part of the source that does not count.
 func TestNewItemBetweenComparisonsAlerts(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		ann := b.MakeUsers("ann")

@@ -26,7 +26,7 @@ func (w *testWorld) panicOnBadgesOf(s *Service, broken *services.UserID) {
 
 // A user whose badges panic is tried again later, as after an error. The changes of everybody else go out.
 func TestAPanicOfOneUsersBadgesDelaysThatUserAlone(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob", "cat", "dan", "eve")
@@ -61,7 +61,7 @@ func TestAPanicOfOneUsersBadgesDelaysThatUserAlone(t *testing.T) {
 // The stream goes on if nobody's badges can be rendered because of a panic. No engine is away, so each user is tried again later, and
 // not the same batch for ever.
 func TestAPanicOfAllBadgesDelaysThem(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -82,7 +82,7 @@ func TestAPanicOfAllBadgesDelaysThem(t *testing.T) {
 
 // A lap passes a user whose badges panic, and finds the unmarked changes of the others.
 func TestALapContinuesAfterAPanic(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob", "cat")

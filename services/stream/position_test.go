@@ -67,7 +67,7 @@ func (p *streamReader) changeLikes(user services.UserID, likes int, alert bool) 
 }
 
 // newStreamReader makes a reader who has read nothing.
-func newStreamReader(b *peopletest.TestStore) *streamReader {
+func newStreamReader(b *peopletest.TestDB) *streamReader {
 	w := newTestWorld(b)
 	p := &streamReader{testWorld: w, service: w.newService(), newestAlertSeq: map[services.UserID]uint64{}}
 	w.runUntilIdle(p.service)
@@ -77,7 +77,7 @@ func newStreamReader(b *peopletest.TestStore) *streamReader {
 // A silent change replaces a change with an alert before a reader in the middle of a backlog comes to it. The reader gets that alert
 // all the same, and no alert twice.
 func TestASilentChangeHidesNoEarlierAlert(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		p := newStreamReader(b)
 		users := b.MakeUsers("ann", "bob", "cat", "dan")
 		for _, user := range users {
@@ -106,7 +106,7 @@ func TestASilentChangeHidesNoEarlierAlert(t *testing.T) {
 
 // No alert is lost, whatever changes between the pages of a reader, and a reader who has had everything gets no alert twice.
 func TestPagesLoseNoAlert(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		users := b.MakeUsers("ann", "bob", "cat", "dan", "eve")
 		p := newStreamReader(b)
 		random := rand.New(rand.NewPCG(1, 2))

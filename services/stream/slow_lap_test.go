@@ -26,7 +26,7 @@ type awayUsersWorld struct {
 var noUsers []services.UserID // the empty list
 
 // newAwayUsersWorld makes count users who were not seen for long, and one who was.
-func newAwayUsersWorld(b *peopletest.TestStore, count int) *awayUsersWorld {
+func newAwayUsersWorld(b *peopletest.TestDB, count int) *awayUsersWorld {
 	w := &awayUsersWorld{testWorld: newTestWorld(b), clock: sqltest.NewClock()}
 	keys := make([]string, count+1)
 	for i := range keys {
@@ -77,7 +77,7 @@ func (w *awayUsersWorld) compareNextUsers(s *Service) []services.UserID {
 func TestSlowLapFindsChangesOfAwayUsers(t *testing.T) {
 	for _, count := range []int{slowBatchSize - 1, slowBatchSize, 2*slowBatchSize + 1} {
 		t.Run(fmt.Sprint(count), func(t *testing.T) {
-			peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+			peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 				t := b.T
 				w := newAwayUsersWorld(b, count)
 				s := w.newService()
@@ -106,7 +106,7 @@ func TestSlowLapFindsChangesOfAwayUsers(t *testing.T) {
 
 // A slow lap begins ten laps after the last one, or one lap after it if a shared change came since it began.
 func TestSlowLapIsDue(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newAwayUsersWorld(b, 3)
 		s := w.newService()
@@ -132,7 +132,7 @@ func TestSlowLapIsDue(t *testing.T) {
 
 // After a batch a slow lap rests, for a multiple of the time that the batch took.
 func TestSlowLapRests(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newAwayUsersWorld(b, 2*slowBatchSize)
 		s := w.newService()
@@ -151,7 +151,7 @@ func TestSlowLapRests(t *testing.T) {
 
 // The next writer goes on where the last one was, and a writer that was deposed moves nothing.
 func TestSlowLapOutlivesItsWriter(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newAwayUsersWorld(b, 3*slowBatchSize)
 		first, next := w.newService(), w.newService()
@@ -174,7 +174,7 @@ func TestSlowLapOutlivesItsWriter(t *testing.T) {
 
 // Users who cannot be compared are marked, and hold up nobody behind them. While nobody can be compared, the lap waits.
 func TestSlowLapMarksUsersThatCannotBeCompared(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newAwayUsersWorld(b, slowBatchSize+1)
 		s := w.newService()
@@ -201,7 +201,7 @@ func TestSlowLapMarksUsersThatCannotBeCompared(t *testing.T) {
 
 // A user whose badges cannot be read waits without holding up the writer, also when nobody else is due.
 func TestUnreadableUserDelaysNobody(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newAwayUsersWorld(b, 1)
 		s := w.newService()
@@ -224,7 +224,7 @@ func TestUnreadableUserDelaysNobody(t *testing.T) {
 
 // The rest after a lap depends on the time that the lap worked, and not on its wait for an engine.
 func TestLapsRestByTheirWork(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newAwayUsersWorld(b, 1)
 		s := w.newService()
@@ -253,7 +253,7 @@ func TestLapsRestByTheirWork(t *testing.T) {
 
 // A writer whose clock was ahead does not keep the next one from slow laps.
 func TestSlowLapsAfterAWriterWhoseClockWasAhead(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newAwayUsersWorld(b, 3)
 		ahead, next := w.newService(), w.newService()

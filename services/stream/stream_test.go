@@ -18,7 +18,7 @@ import (
 
 // A marked user gets one change, with the changed parts and their causes. A mark without a difference leaves no change.
 func TestMarksBecomeChanges(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -53,7 +53,7 @@ func TestMarksBecomeChanges(t *testing.T) {
 
 // The newest item that is left of a part that fell is looked up, however old the item is.
 func TestTheNewestItemOfAFallenPartIsLookedUp(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		ann := b.MakeUsers("ann")
@@ -93,7 +93,7 @@ func TestTheNewestItemOfAFallenPartIsLookedUp(t *testing.T) {
 
 // Many changes of a user leave one in the stream.
 func TestABurstOfAUserIsOneChange(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob", "cat", "dan")
@@ -121,7 +121,7 @@ func TestABurstOfAUserIsOneChange(t *testing.T) {
 
 // A mark that comes while its user is compared is not lost, and a mark of a user whose badges cannot be read waits.
 func TestMarksDuringComparison(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -157,7 +157,7 @@ func TestMarksDuringComparison(t *testing.T) {
 
 // Users who are marked all the time are compared once in an interval, and so are those whose marks come while they are compared.
 func TestMarksDuringComparisonWaitTheInterval(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -190,7 +190,7 @@ func TestMarksDuringComparisonWaitTheInterval(t *testing.T) {
 // Badges that change by time alone are compared when they are due. A lap finds changes that nobody marked, and a shared change
 // begins a lap.
 func TestUnmarkedChangesAreFoundByTimeAndLaps(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -233,7 +233,7 @@ func TestUnmarkedChangesAreFoundByTimeAndLaps(t *testing.T) {
 
 // One of two nodes writes, the other takes over, and a writer that comes back late changes nothing.
 func TestLateWriterIsFenced(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann")
@@ -272,7 +272,7 @@ func TestLateWriterIsFenced(t *testing.T) {
 
 // Two nodes mark and write while a reader follows by position: it misses no user's last change, and no version falls.
 func TestReaderMissesNothing(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		keys := make([]string, 60)
@@ -337,7 +337,7 @@ func TestReaderMissesNothing(t *testing.T) {
 
 // While the stream is off, nothing is written or read. A stream that is switched on finds what it has missed.
 func TestAStreamThatIsOffWritesNothing(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann")
@@ -365,7 +365,7 @@ func TestAStreamThatIsOffWritesNothing(t *testing.T) {
 
 // Forget leaves nothing of a user.
 func TestForgetLeavesNothingOfAUser(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")

@@ -92,7 +92,7 @@ func TestCountsAndVersionsOfViewsAreTheModels(t *testing.T) {
 	histories.ReduceRapidChecks(t, 3)
 	const most = 2
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		b, run := factsInDatabase{peopletest.NewTestStore(t, url)}, 0
+		b, run := factsInDatabase{peopletest.NewTestDB(t, url)}, 0
 		rapid.Check(t, func(rt *rapid.T) {
 			run++
 			var list []View

@@ -18,12 +18,12 @@ import (
 )
 
 // factsInDatabase are the facts of views in one database.
-type factsInDatabase struct{ *peopletest.TestStore }
+type factsInDatabase struct{ *peopletest.TestDB }
 
 // eachFactsDatabase runs a test on both engines, each time on a new database.
 func eachFactsDatabase(t *testing.T, test func(b factsInDatabase)) {
 	t.Helper()
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) { test(factsInDatabase{b}) })
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) { test(factsInDatabase{b}) })
 }
 
 // timeAtSecond is a time, some seconds after a fixed one.
@@ -184,7 +184,7 @@ func TestNewestItemsAreCompleteAboveTheirFloor(t *testing.T) {
 func TestViewItemsAreWhatWasReported(t *testing.T) {
 	histories.ReduceRapidChecks(t, 3)
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		b, run := factsInDatabase{peopletest.NewTestStore(t, url)}, 0
+		b, run := factsInDatabase{peopletest.NewTestDB(t, url)}, 0
 		rapid.Check(t, func(rt *rapid.T) {
 			run++
 			view := View{Code: "run", ID: fmt.Sprint(run)}

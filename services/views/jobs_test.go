@@ -26,14 +26,6 @@ type testedView struct {
 	view View
 }
 
-// claimDueJobs takes all jobs that are due, as a worker does.
-func claimDueJobs(n testNode) []jobs.Job {
-	n.TB.Helper()
-	queued, err := jobs.Claim(n.TB.Context(), n.DB, n.Fanout.Kinds(), 1000, 30*time.Second, 0)
-	n.Must(err)
-	return queued
-}
-
 // addItemAndEnqueueJob adds an item to the facts, and queues its job.
 func (s testedView) addItemAndEnqueueJob(item string, at time.Time) {
 	s.TB.Helper()
@@ -222,7 +214,7 @@ func TestChangesBetweenTwoStepsOfAView(t *testing.T) {
 				if history.work != nil {
 					s.Must(s.service.rebuild(ctx, []View{s.view}))
 				} else {
-					for _, job := range claimDueJobs(n) {
+					for _, job := range n.ClaimDueJobs() {
 						s.Must(s.Fanout.RunJobs(ctx, []jobs.Job{job}))
 					}
 				}
@@ -271,7 +263,7 @@ func TestAViewIsRefilledAfterItsJobGaveUp(t *testing.T) {
 				_, err := s.service.redis.remove(t.Context(), s.view, "nobody")
 				s.Must(err)
 			}}
-			for _, job := range claimDueJobs(n) {
+			for _, job := range n.ClaimDueJobs() {
 				s.Must(s.Fanout.RunJobs(ctx, []jobs.Job{job}))
 			}
 			waiting, _ := n.CountJobs()
@@ -346,7 +338,7 @@ func TestViewsAgreeWithTheFacts(t *testing.T) {
 				}
 			},
 			"work": func(t *rapid.T) {
-				if held = append(held, claimDueJobs(n)...); len(held) == 0 {
+				if held = append(held, n.ClaimDueJobs()...); len(held) == 0 {
 					return
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "job")

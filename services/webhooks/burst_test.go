@@ -15,7 +15,7 @@ import (
 func TestManyChangesOfAUserAreOneRequest(t *testing.T) {
 	const people = 1000
 	changes := histories.ShortOrFull(t, 10, 100)
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	w := newTestWorld(b)
 	var keys []string
 	for i := range people {

@@ -86,7 +86,7 @@ func (c *competingNodes) takeOverEndpoint() {
 // Nodes die between any two steps, and receivers fail at random: versions arrive in their order, one id is one version, and in
 // the end the last accepted event of each user has their present badges.
 func TestCrashBetweenAnySteps(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		for seed := range histories.ShortOrFull(t, 6, 60) {
@@ -151,7 +151,7 @@ func TestCrashBetweenAnySteps(t *testing.T) {
 
 // A change that moves behind others before it is read still alerts, and only once.
 func TestAChangeThatMovedAlertsOnce(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob", "cat")
@@ -202,7 +202,7 @@ func TestAChangeThatMovedAlertsOnce(t *testing.T) {
 
 // Only one node delivers, and another one takes over when the lease ends.
 func TestOneNodeDelivers(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann")

@@ -17,7 +17,7 @@ import (
 
 // An event has the data of its change, with an id and a signature by the specification; without an error nothing is sent twice.
 func TestChangesAreDelivered(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -55,7 +55,7 @@ func TestChangesAreDelivered(t *testing.T) {
 
 // An endpoint with FromStart gets everybody's present state first, which alerts nobody.
 func TestFromStartDeliversThePresentStateWithoutAlerts(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		w.changeLikes(2, users...)
@@ -74,7 +74,7 @@ func TestFromStartDeliversThePresentStateWithoutAlerts(t *testing.T) {
 
 // A burst becomes one event a user, also if the receiver is slower than the changes.
 func TestABurstIsConflatedToOneEventPerUser(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob", "cat", "dan")
 		s := w.newNode()
@@ -96,7 +96,7 @@ func TestABurstIsConflatedToOneEventPerUser(t *testing.T) {
 // A user whose events fail is tried again after a pause, under one id. The user delays nobody else, and gets the newest change in
 // the end.
 func TestAFailingUserDelaysNoOther(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -149,7 +149,7 @@ func TestAFailingUserDelaysNoOther(t *testing.T) {
 
 // An endpoint that fails as a whole gets single requests. All other changes wait in the stream, and arrive in their newest state.
 func TestADownEndpointGetsSingleRequestsUntilItIsUp(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		var keys []string
@@ -198,7 +198,7 @@ func TestADownEndpointGetsSingleRequestsUntilItIsUp(t *testing.T) {
 
 // After a day an event is given up, is shown, and can be replayed.
 func TestDeadLetters(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob", "cat")
@@ -250,7 +250,7 @@ func TestDeadLetters(t *testing.T) {
 // Nothing is sent about users with an open socket until they have closed it. The event then does not alert of items that the
 // socket showed.
 func TestAwayFilterWaitsForTheClose(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -283,7 +283,7 @@ func TestAwayFilterWaitsForTheClose(t *testing.T) {
 
 // A change after the last socket was closed alerts at once, whether or not a change that the socket showed still waits.
 func TestAwayAlertsAtOnceAfterTheClose(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -326,7 +326,7 @@ func TestAwayAlertsAtOnceAfterTheClose(t *testing.T) {
 // A receiver that says it is gone gets nothing more until it is replayed; a receiver that asks to wait gets nothing for that
 // time.
 func TestGoneAndRetryAfter(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
@@ -363,7 +363,7 @@ func TestGoneAndRetryAfter(t *testing.T) {
 
 // A user who is forgotten leaves no letter, and a letter whose user has no change any more is dropped.
 func TestForgottenUsersLeaveNoLetters(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")

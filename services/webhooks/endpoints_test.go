@@ -16,6 +16,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/leases"
+	"tidings/services/outbound/outboundtest"
 	"tidings/services/people/peopletest"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
@@ -35,12 +36,12 @@ func TestLettersAreKeptWhateverTheReceiverDoes(t *testing.T) {
 		"500":      {func(to http.ResponseWriter, _ delivery) { to.WriteHeader(500) }, "the receiver answered 500"},
 		"redirect": {func(to http.ResponseWriter, _ delivery) { to.Header().Set("Location", target.URL); to.WriteHeader(307) }, "the receiver answered 307: redirects are not followed"},
 		"hang":     {func(_ http.ResponseWriter, d delivery) { <-d.senderGone }, "there was no answer within 2s"},
-		"garbage":  {func(to http.ResponseWriter, _ delivery) { answerGarbage(to, "\x00\x01not HTTP\r\n\r\n") }, "malformed HTTP"},
-		"hang up":  {func(to http.ResponseWriter, _ delivery) { answerGarbage(to, "") }, "EOF"},
+		"garbage":  {func(to http.ResponseWriter, _ delivery) { outboundtest.AnswerGarbage(to, "\x00\x01not HTTP\r\n\r\n") }, "malformed HTTP"},
+		"hang up":  {func(to http.ResponseWriter, _ delivery) { outboundtest.AnswerGarbage(to, "") }, "EOF"},
 		"headers":  {func(to http.ResponseWriter, _ delivery) { to.Header().Set("X", strings.Repeat("x", 1<<20)) }, "exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+			b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 			w := newTestWorld(b)
 			users := b.MakeUsers("ann")
 			timeout := 30 * time.Second // longer than any answer takes on a busy machine
@@ -72,19 +73,9 @@ func TestLettersAreKeptWhateverTheReceiverDoes(t *testing.T) {
 	}
 }
 
-// answerGarbage writes a text to the connection, in place of an HTTP answer, and closes it.
-func answerGarbage(to http.ResponseWriter, text string) {
-	connection, _, err := http.NewResponseController(to).Hijack()
-	if err != nil {
-		panic(err)
-	}
-	_, _ = connection.Write([]byte(text))
-	_ = connection.Close()
-}
-
 // An endpoint that hangs does not delay another endpoint.
 func TestSlowEndpointHoldsNoOther(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	w := newTestWorld(b)
 	users := b.MakeUsers("ann", "bob")
 	s := w.newNode(func(cfg *Config) { cfg.Timeout = 10 * time.Minute }) // the slow endpoint hangs until the node stops
@@ -120,7 +111,7 @@ func TestSlowEndpointHoldsNoOther(t *testing.T) {
 
 // During an overlap every secret signs; afterwards only the new one does.
 func TestAllSecretsSignDuringARotation(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann")
@@ -185,7 +176,7 @@ func TestOldSecretSignsNoMore(t *testing.T) {
 
 // The guard checks the dialled address: a name that leads to this machine is refused, and no byte is sent.
 func TestNameOfAPrivateAddress(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	w := newTestWorld(b)
 	users := b.MakeUsers("ann")
 	_, port, _ := net.SplitHostPort(w.receiver.server.Listener.Addr().String())
@@ -209,7 +200,7 @@ func TestNameOfAPrivateAddress(t *testing.T) {
 
 // The error for an endpoint that Add refuses says why.
 func TestAddRefusesInvalidEndpoints(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	b := peopletest.NewTestDB(t, sqltest.SQLite(t))
 	w := newTestWorld(b)
 	s := w.newNode()
 	for _, c := range []struct {
@@ -249,7 +240,7 @@ func TestAddRefusesInvalidEndpoints(t *testing.T) {
 
 // Two additions at once do not pass the limit: one of them is refused.
 func TestConcurrentAdditionsKeepTheLimit(t *testing.T) {
-	b := peopletest.NewTestStore(t, sqltest.Postgres(t))
+	b := peopletest.NewTestDB(t, sqltest.Postgres(t))
 	s := newTestWorld(b).newNode()
 	for i := range maxEndpoints - 1 {
 		sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: fmt.Sprint(i), URL: "https://a.example"}))(t)
@@ -264,7 +255,7 @@ func TestConcurrentAdditionsKeepTheLimit(t *testing.T) {
 
 // A name that no webhook can have is NOT_FOUND, even if the database refuses the text.
 func TestImpossibleNamesAreNotFound(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		s := newTestWorld(b).newNode()
 		for _, name := range []string{"\x00", "a\x00b", "Upper", ""} {
 			_, rotated := s.RotateSecret(b.Ctx, name, 0)
@@ -280,7 +271,7 @@ func TestImpossibleNamesAreNotFound(t *testing.T) {
 
 // Without the change stream there are no events: an endpoint is refused, with advice, unless a node writes the stream.
 func TestAddNeedsTheStream(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		off := New(Config{DB: b.DB, Stream: stream.New(stream.Config{DB: b.DB, Clock: b.Clock, Log: slog.New(slog.DiscardHandler)}), Clock: b.Clock})
 		e := NewEndpoint{Name: "a", URL: "https://a.example"}
 		_, err := off.Add(b.Ctx, e)
@@ -297,7 +288,7 @@ func TestAddNeedsTheStream(t *testing.T) {
 
 // A filter chooses which changes an endpoint gets, and which counts the changes have.
 func TestFilters(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann")
@@ -333,7 +324,7 @@ func TestFilters(t *testing.T) {
 
 // A name may be used again, and nothing is left of the endpoint before.
 func TestNothingIsLeftOfARemovedEndpoint(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann")
 		s := w.newNode()

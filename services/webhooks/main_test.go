@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { os.Exit(m.Run()) }
 
 // testWorld is users whose badges a test sets, the stream of their changes and one receiver.
 type testWorld struct {
-	*peopletest.TestStore
+	*peopletest.TestDB
 	mu         sync.Mutex                        // guards the maps and newestNotification
 	likes      map[services.UserID]int           // the count of the category LIKE, by user
 	online     map[services.UserID]bool          // the users with an open socket
@@ -150,9 +150,9 @@ func (r *receiver) takeDeliveries() []delivery {
 	return got
 }
 
-func newTestWorld(b *peopletest.TestStore) *testWorld {
+func newTestWorld(b *peopletest.TestDB) *testWorld {
 	w := &testWorld{
-		TestStore: b, likes: map[services.UserID]int{}, online: map[services.UserID]bool{},
+		TestDB: b, likes: map[services.UserID]int{}, online: map[services.UserID]bool{},
 		newestLike: map[services.UserID]services.Item{}, receiver: newReceiver(b.T),
 		comments: map[services.UserID]int{}, newestComment: map[services.UserID]services.Item{},
 	}

@@ -15,7 +15,7 @@ import (
 // An endpoint goes down in the middle of a round whose last item needs no request: the position stays before the users whose
 // changes were not sent, and their alerts come later.
 func TestThePositionStaysBeforeUnsentChanges(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		var keys []string
@@ -56,7 +56,7 @@ func TestThePositionStaysBeforeUnsentChanges(t *testing.T) {
 
 // The receiver never answers for some users. Their letters do not delay the changes of the others.
 func TestUnansweredLettersDelayNoOtherUser(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		slow := b.MakeUsers("s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9")
@@ -107,7 +107,7 @@ func TestUnansweredLettersDelayNoOtherUser(t *testing.T) {
 // A change that waited for its user to be away is tried for the first time. If such changes fail in a row, the endpoint is down. They
 // arrive once it is up again.
 func TestChangesThatWaitedCountAgainstTheEndpoint(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		var keys []string
@@ -144,7 +144,7 @@ func TestChangesThatWaitedCountAgainstTheEndpoint(t *testing.T) {
 
 // Letters that failed many times wait long; once the endpoint is up again, all of them are tried at once.
 func TestAllLettersAreRetriedWhenTheEndpointIsUp(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob", "cat", "dan", "eve", "fay")

@@ -15,7 +15,7 @@ import (
 // The alert of a part waits for its endpoint however many newer items other parts of the source get meanwhile. It does not come once
 // the part shows nothing any more.
 func TestNewerItemsOfOtherPartsHideNoAlert(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		ann := b.MakeUsers("ann")
@@ -76,7 +76,7 @@ func TestNewerItemsOfOtherPartsHideNoAlert(t *testing.T) {
 
 // An alert reaches every endpoint of its part, also where the numbers are the same because another item was read meanwhile.
 func TestAnAlertArrivesThoughTheCountIsUnchanged(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		ann := b.MakeUsers("ann")
@@ -112,7 +112,7 @@ func TestAnAlertArrivesThoughTheCountIsUnchanged(t *testing.T) {
 // With a filter of totals and of sources, an event needs a change of the total and a change of one of the sources. Its body has the
 // total alone, and its cause is in one of the sources.
 func TestTotalsOfSources(t *testing.T) {
-	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
 		t := b.T
 		w := newTestWorld(b)
 		ann := b.MakeUsers("ann")

@@ -26,7 +26,7 @@ func TestTxEndHooksRunInOneOrder(t *testing.T) {
 		})
 	}
 	ends := []*sql.TxEndHook{end("a"), end("b"), end("c")}
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		keep := func(order ...int) func(*sql.Tx) error {
 			return func(tx *sql.Tx) error {
 				for _, i := range order {
@@ -37,39 +37,39 @@ func TestTxEndHooksRunInOneOrder(t *testing.T) {
 		}
 		for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
 			ran = nil
-			b.write(keep(order...))
-			equal(b.t, ran[max(0, len(ran)-3):], []string{"a0", "b1", "c2"})
+			b.MustWrite(keep(order...))
+			equal(b.T, ran[max(0, len(ran)-3):], []string{"a0", "b1", "c2"})
 		}
 		ran = nil
-		if err := errors.Join(b.WriteAll(b.ctx, []func(*sql.Tx) error{keep(2, 1), keep(0, 2)})...); err != nil {
-			b.t.Fatal(err)
+		if err := errors.Join(b.WriteAll(b.Ctx, []func(*sql.Tx) error{keep(2, 1), keep(0, 2)})...); err != nil {
+			b.T.Fatal(err)
 		}
-		equal(b.t, ran[max(0, len(ran)-4):], []string{"a0", "b1", "c2", "c2"}) // only the last values, because a transaction may run again
+		equal(b.T, ran[max(0, len(ran)-4):], []string{"a0", "b1", "c2", "c2"}) // only the last values, because a transaction may run again
 	})
 }
 
 // If the grouped job of a fact cannot be added, all facts of the commit are rolled back, and every caller gets the error.
 func TestNoFactWithoutItsGroupedJob(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		fact := func(key string) func(*sql.Tx) error {
 			return func(tx *sql.Tx) error {
-				if _, err := people.Ensure(b.ctx, tx, []string{key}); err != nil {
+				if _, err := people.Ensure(b.Ctx, tx, []string{key}); err != nil {
 					return err
 				}
-				return jobs.Enqueue(b.ctx, tx, jobs.NewJob{Kind: "a", MergeGroup: "1", Payload: []byte(key)})
+				return jobs.Enqueue(b.Ctx, tx, jobs.NewJob{Kind: "a", MergeGroup: "1", Payload: []byte(key)})
 			}
 		}
-		noQueue := func(tx *sql.Tx) error { return execute(b.ctx, tx, "ALTER TABLE jobs RENAME TO gone") }
-		for i, err := range b.WriteAll(b.ctx, []func(*sql.Tx) error{fact("alice"), noQueue, fact("bob")}) {
+		noQueue := func(tx *sql.Tx) error { return execute(b.Ctx, tx, "ALTER TABLE jobs RENAME TO gone") }
+		for i, err := range b.WriteAll(b.Ctx, []func(*sql.Tx) error{fact("alice"), noQueue, fact("bob")}) {
 			if err == nil {
-				b.t.Errorf("part %d stands without its job", i)
+				b.T.Errorf("part %d stands without its job", i)
 			}
 		}
-		equal(b.t, len(must(people.IDs(b.ctx, b.TestStore.DB, []string{"alice", "bob"}))(b.t)), 0)
-		b.write(fact("alice"))
-		queued := must(jobs.Claim(b.ctx, b.DB, []string{"a"}, 10, time.Second, 0))(b.t)
+		equal(b.T, len(must(people.IDs(b.Ctx, b.TestDB.DB, []string{"alice", "bob"}))(b.T)), 0)
+		b.MustWrite(fact("alice"))
+		queued := must(jobs.Claim(b.Ctx, b.DB, []string{"a"}, 10, time.Second, 0))(b.T)
 		if len(queued) != 1 || string(queued[0].Payload) != "alice" {
-			b.t.Errorf("the jobs are %v", queued)
+			b.T.Errorf("the jobs are %v", queued)
 		}
 	})
 }
@@ -81,12 +81,12 @@ func TestAPanicOfATxEndHookUndoesEverything(t *testing.T) {
 		tx.KeepForEndHook(explode, 1)
 		return nil
 	}
-	eachStore(t, func(b *testStore) {
-		wantCode(b.t, b.Write(b.ctx, func(tx *sql.Tx) error { return errors.Join(publishPost(b.ctx, 1)(tx), keeps(tx)) }), services.Internal)
-		for _, err := range b.WriteAll(b.ctx, []func(*sql.Tx) error{publishPost(b.ctx, 2), keeps}) {
-			wantCode(b.t, err, services.Internal)
+	eachTestDB(t, func(b *testDB) {
+		wantCode(b.T, b.Write(b.Ctx, func(tx *sql.Tx) error { return errors.Join(publishPost(b.Ctx, 1)(tx), keeps(tx)) }), services.Internal)
+		for _, err := range b.WriteAll(b.Ctx, []func(*sql.Tx) error{publishPost(b.Ctx, 2), keeps}) {
+			wantCode(b.T, err, services.Internal)
 		}
-		b.write(publishPost(b.ctx, 3))
-		equal(b.t, b.publishedPosts(), []services.PostID{3})
+		b.MustWrite(publishPost(b.Ctx, 3))
+		equal(b.T, b.publishedPosts(), []services.PostID{3})
 	})
 }

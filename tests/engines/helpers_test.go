@@ -3,7 +3,6 @@ package engines
 import (
 	"context"
 	"testing"
-	"time"
 
 	"tidings/services"
 	"tidings/services/people/peopletest"
@@ -11,50 +10,19 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// The types and functions from here to wantCode are short names for helpers of sqltest and peopletest.
+// testDB is a database of a test, with helpers of this package.
+type testDB struct{ *peopletest.TestDB }
 
-// clock is a clock that stands until a test advances it.
-type clock struct{ *sqltest.Clock }
-
-func newClock() *clock { return &clock{sqltest.NewClock()} }
-
-func (c *clock) advance(d time.Duration) { c.Advance(d) }
-
-// testStore is a peopletest.TestStore, with its fields under shorter names.
-type testStore struct {
-	*peopletest.TestStore
-	t     *testing.T
-	ctx   context.Context
-	clock *clock
-	url   string // of the database; "": the test does not need it
-}
-
-// eachStore runs a test on both engines, on a new database with a stopped clock.
-func eachStore(t *testing.T, test func(b *testStore)) {
+// eachTestDB runs a test on both engines, each time on a new database with a stopped clock.
+func eachTestDB(t *testing.T, test func(b *testDB)) {
 	t.Helper()
-	sqltest.EachURL(t, func(t *testing.T, url string) { test(newTestStore(t, url)) })
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) { test(&testDB{b}) })
 }
 
-func newTestStore(t *testing.T, url string) *testStore {
+// newTestDB opens a database with a stopped clock; the test's end closes it.
+func newTestDB(t *testing.T, url string) *testDB {
 	t.Helper()
-	c := newClock()
-	return newTestStoreOf(t, sqltest.Open(t, sql.Config{URL: url, Clock: c}), c, url)
-}
-
-// newTestStoreOf makes a testStore of an open database.
-func newTestStoreOf(t *testing.T, db *sql.DB, c *clock, url string) *testStore {
-	return &testStore{&peopletest.TestStore{DB: db, T: t, Ctx: t.Context(), Clock: c.Clock, URL: url}, t, t.Context(), c, url}
-}
-
-// write runs a function in a transaction that must be committed.
-func (b *testStore) write(fn func(tx *sql.Tx) error) {
-	b.t.Helper()
-	b.MustWrite(fn)
-}
-
-func (b *testStore) makeUsers(keys ...string) []services.UserID {
-	b.t.Helper()
-	return b.MakeUsers(keys...)
+	return &testDB{peopletest.NewTestDB(t, url)}
 }
 
 // tester has the methods that Go's tests and rapid's tests share.

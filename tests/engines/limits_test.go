@@ -41,15 +41,15 @@ func cellInserterBelowLimit(ctx context.Context, owner services.UserID, cell, mo
 }
 
 // createCellsPerOwnerTable creates the table owned.
-func (b *testStore) createCellsPerOwnerTable() {
-	b.write(func(tx *sql.Tx) error {
-		return execute(b.ctx, tx, `CREATE TABLE owned (owner BIGINT NOT NULL, cell BIGINT NOT NULL, PRIMARY KEY (owner, cell))`)
+func (b *testDB) createCellsPerOwnerTable() {
+	b.MustWrite(func(tx *sql.Tx) error {
+		return execute(b.Ctx, tx, `CREATE TABLE owned (owner BIGINT NOT NULL, cell BIGINT NOT NULL, PRIMARY KEY (owner, cell))`)
 	})
 }
 
 // Batches and single writes that insert rows of the same owners at once fill each owner's limit, and never pass it.
 func TestALimitHoldsAgainstConcurrentBatches(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		b.createCellsPerOwnerTable()
 		const owners, most, writers, rows = 3, 20, 6, 10
 		var all sync.WaitGroup
@@ -58,13 +58,13 @@ func TestALimitHoldsAgainstConcurrentBatches(t *testing.T) {
 				var fns []func(*sql.Tx) error
 				for i := range rows * owners {
 					owner := services.UserID(1 + (i+writer)%owners) // writers have the owners in different orders
-					fns = append(fns, cellInserterBelowLimit(b.ctx, owner, writer*1000+i, most, true))
+					fns = append(fns, cellInserterBelowLimit(b.Ctx, owner, writer*1000+i, most, true))
 				}
 				for len(fns) > 0 {
 					size := min(len(fns), 1+writer*3)
-					for _, err := range b.WriteAll(b.ctx, fns[:size]) {
+					for _, err := range b.WriteAll(b.Ctx, fns[:size]) {
 						if err != nil && !errors.Is(err, errLimitReached) {
-							b.t.Error(err)
+							b.T.Error(err)
 						}
 					}
 					fns = fns[size:]
@@ -72,8 +72,8 @@ func TestALimitHoldsAgainstConcurrentBatches(t *testing.T) {
 			})
 		}
 		all.Wait()
-		lines := must(sqltest.QueryLines(b.ctx, b, "SELECT owner, count(*) FROM owned GROUP BY owner ORDER BY owner"))(b.t)
-		equal(b.t, fmt.Sprint(lines), "[1 20 2 20 3 20]")
+		lines := must(sqltest.QueryLines(b.Ctx, b, "SELECT owner, count(*) FROM owned GROUP BY owner ORDER BY owner"))(b.T)
+		equal(b.T, fmt.Sprint(lines), "[1 20 2 20 3 20]")
 	})
 }
 
@@ -81,12 +81,12 @@ func TestALimitHoldsAgainstConcurrentBatches(t *testing.T) {
 // trip.
 func TestALimitTakesNoRoundTrip(t *testing.T) {
 	url, trips := sqltest.CountRoundTrips(t, sqltest.Postgres(t))
-	b := newTestStore(t, url)
+	b := newTestDB(t, url)
 	b.createCellsPerOwnerTable()
 	took := map[bool]int{}
 	for i, keep := range []bool{false, true, false, true} { // the first two prepare their statements
 		trips.TakeRoundTrips()
-		equal(t, errors.Join(b.WriteAll(b.ctx, []func(*sql.Tx) error{cellInserterBelowLimit(b.ctx, 1, i, 9, keep)})...), nil)
+		equal(t, errors.Join(b.WriteAll(b.Ctx, []func(*sql.Tx) error{cellInserterBelowLimit(b.Ctx, 1, i, 9, keep)})...), nil)
 		took[keep] = trips.TakeRoundTrips()
 	}
 	equal(t, took[true], took[false])

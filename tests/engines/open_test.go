@@ -12,6 +12,7 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/people"
+	"tidings/services/people/peopletest"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
 	"tidings/tests/eventually"
@@ -20,8 +21,8 @@ import (
 func TestOpenTwiceFindsTheSameFacts(t *testing.T) {
 	sqltest.EachEngine(t, func(t *testing.T, open func() *sql.DB) {
 		first := open()
-		b := newTestStoreOf(t, first, newClock(), "")
-		b.makeUsers("alice", "bob")
+		b := &testDB{&peopletest.TestDB{TestDB: &sqltest.TestDB{DB: first, T: t, Ctx: t.Context()}}}
+		b.MakeUsers("alice", "bob")
 		if err := first.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -34,12 +35,12 @@ func TestOpenTwiceFindsTheSameFacts(t *testing.T) {
 }
 
 func TestDialectAndPing(t *testing.T) {
-	eachStore(t, func(b *testStore) {
-		if !strings.HasSuffix(b.t.Name(), b.DialectName()) {
-			b.t.Errorf("the dialect is %s", b.DialectName())
+	eachTestDB(t, func(b *testDB) {
+		if !strings.HasSuffix(b.T.Name(), b.DialectName()) {
+			b.T.Errorf("the dialect is %s", b.DialectName())
 		}
-		if err := b.Ping(b.ctx); err != nil {
-			b.t.Error(err)
+		if err := b.Ping(b.Ctx); err != nil {
+			b.T.Error(err)
 		}
 	})
 }
@@ -89,7 +90,7 @@ func TestOpenErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s, err := sql.Open(t.Context(), sql.Config{URL: c.url})
 			if s != nil {
-				t.Error("there is a store with the error")
+				t.Error("there is a database with the error")
 			}
 			wantCode(t, err, c.code)
 			if !strings.Contains(err.Error(), c.says) {
@@ -246,21 +247,21 @@ func wantAckedPosts(t *testing.T, db *sql.DB, acks []services.PostID) {
 
 func TestDatabaseAwayAndBack(t *testing.T) {
 	server := sqltest.NewServer(t)
-	b := newTestStore(t, server.NewDatabase(t))
-	b.makeUsers("alice")
+	b := newTestDB(t, server.NewDatabase(t))
+	b.MakeUsers("alice")
 	server.Stop()
-	err := b.Write(b.ctx, func(tx *sql.Tx) error { return people.MarkActive(b.ctx, tx, []services.UserID{1}) })
+	err := b.Write(b.Ctx, func(tx *sql.Tx) error { return people.MarkActive(b.Ctx, tx, []services.UserID{1}) })
 	wantCode(t, err, services.Unavailable)
-	_, err = people.ByID(b.ctx, b.TestStore.DB, []services.UserID{1})
+	_, err = people.ByID(b.Ctx, b.TestDB.DB, []services.UserID{1})
 	wantCode(t, err, services.Unavailable)
-	_, err = jobs.Claim(b.ctx, b.DB, []string{"any"}, 1, 1, 0)
+	_, err = jobs.Claim(b.Ctx, b.DB, []string{"any"}, 1, 1, 0)
 	wantCode(t, err, services.Unavailable)
-	wantCode(t, b.Ping(b.ctx), services.Unavailable)
+	wantCode(t, b.Ping(b.Ctx), services.Unavailable)
 	server.Start(t)
 	eventually.Holds(t, "a write passes again", func() bool {
-		return b.Write(b.ctx, func(tx *sql.Tx) error { return people.MarkActive(b.ctx, tx, []services.UserID{1}) }) == nil
+		return b.Write(b.Ctx, func(tx *sql.Tx) error { return people.MarkActive(b.Ctx, tx, []services.UserID{1}) }) == nil
 	})
-	equal(t, len(must(people.ByID(b.ctx, b.TestStore.DB, []services.UserID{1}))(t)), 1)
+	equal(t, len(must(people.ByID(b.Ctx, b.TestDB.DB, []services.UserID{1}))(t)), 1)
 }
 
 // A file that is not a database is refused before anything is written beside it.

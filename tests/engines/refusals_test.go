@@ -21,15 +21,15 @@ import (
 // A database without room reports that it refuses writes, from the first refused write until a write is on disk again. Reads, and
 // writes that fail for other reasons, do not change the report.
 func TestFullDatabaseRefusesWrites(t *testing.T) {
-	b := newTestStore(t, sqltest.SQLite(t))
+	b := newTestDB(t, sqltest.SQLite(t))
 	limit := func(pages string) {
-		b.write(func(tx *sql.Tx) error {
-			_, err := sqltest.QueryLines(b.ctx, tx, "PRAGMA max_page_count = "+pages)
+		b.MustWrite(func(tx *sql.Tx) error {
+			_, err := sqltest.QueryLines(b.Ctx, tx, "PRAGMA max_page_count = "+pages)
 			return err
 		})
 	}
 	big := func(tx *sql.Tx) error {
-		return putPost(b.ctx, tx, 1, 2, strings.Repeat("x", 1<<20))
+		return putPost(b.Ctx, tx, 1, 2, strings.Repeat("x", 1<<20))
 	}
 	want := func(refuses bool, when string) {
 		t.Helper()
@@ -37,18 +37,18 @@ func TestFullDatabaseRefusesWrites(t *testing.T) {
 			t.Errorf("%s: %v, want %v", when, !refuses, refuses)
 		}
 	}
-	wantCode(t, b.Write(b.ctx, func(*sql.Tx) error { return errDeliberate }), services.Internal)
-	ended, cancel := context.WithCancel(b.ctx)
+	wantCode(t, b.Write(b.Ctx, func(*sql.Tx) error { return errDeliberate }), services.Internal)
+	ended, cancel := context.WithCancel(b.Ctx)
 	cancel()
 	_ = b.Write(ended, big)
 	want(false, "after errors of callers")
 	if err := b.CheckWrites(ended); err != nil {
 		t.Errorf("while all is well it is not tried at all: %v", err)
 	}
-	limit(must(sqltest.QueryLines(b.ctx, b, "PRAGMA page_count"))(t)[0])
-	wantCode(t, b.Write(b.ctx, big), services.Unavailable)
+	limit(must(sqltest.QueryLines(b.Ctx, b, "PRAGMA page_count"))(t)[0])
+	wantCode(t, b.Write(b.Ctx, big), services.Unavailable)
 	want(true, "without room")
-	b.write(func(*sql.Tx) error { return nil })
+	b.MustWrite(func(*sql.Tx) error { return nil })
 	want(true, "after a write of nothing")
 	if err := b.CheckWrites(ended); err == nil {
 		t.Error("a check without time must not try to write")
@@ -56,7 +56,7 @@ func TestFullDatabaseRefusesWrites(t *testing.T) {
 	want(true, "after a try that did not happen")
 	limit("1000000")
 	want(true, "before anything is tried")
-	watch, stop := context.WithCancel(b.ctx)
+	watch, stop := context.WithCancel(b.Ctx)
 	watched := make(chan error, 1)
 	go func() { watched <- b.WatchWrites(watch) }()
 	deadline := time.After(30 * time.Second)
@@ -71,7 +71,7 @@ func TestFullDatabaseRefusesWrites(t *testing.T) {
 	if err := <-watched; !errors.Is(err, context.Canceled) {
 		t.Errorf("the watch ended with %v", err)
 	}
-	b.write(big)
+	b.MustWrite(big)
 }
 
 // A database whose disk has room for only a page or two reports that it refuses writes as long as the disk is so full. CheckWrites must
@@ -140,13 +140,13 @@ func testAlmostFullDisk(t *testing.T, url, folder string, free int64) {
 // If the database's user may not create the table that tests for room, the test write alone decides. Otherwise the node would stay
 // unready for ever.
 func TestWritesAreAcceptedAgainWithoutGrowth(t *testing.T) {
-	b := newTestStore(t, sqltest.Postgres(t))
-	b.write(func(tx *sql.Tx) error { return execute(b.ctx, tx, "CREATE TABLE tidings_growth (value INT)") })
+	b := newTestDB(t, sqltest.Postgres(t))
+	b.MustWrite(func(tx *sql.Tx) error { return execute(b.Ctx, tx, "CREATE TABLE tidings_growth (value INT)") })
 	refused := sqltest.PostgresError("53100", "no space")
-	if err := b.Write(b.ctx, func(*sql.Tx) error { return refused }); err == nil || !b.RefusesWrites() {
+	if err := b.Write(b.Ctx, func(*sql.Tx) error { return refused }); err == nil || !b.RefusesWrites() {
 		t.Fatalf("%v, writes are refused: %v", err, b.RefusesWrites())
 	}
-	if err := b.CheckWrites(b.ctx); err != nil || b.RefusesWrites() {
+	if err := b.CheckWrites(b.Ctx); err != nil || b.RefusesWrites() {
 		t.Errorf("%v, writes are refused: %v", err, b.RefusesWrites())
 	}
 }

@@ -12,18 +12,18 @@ import (
 // twice, unless the function fails after a change.
 func TestASingleFunctionWaitsOnlyForItsAnswers(t *testing.T) {
 	url, trips := sqltest.CountRoundTrips(t, sqltest.Postgres(t))
-	b := newTestStore(t, url)
-	b.write(func(tx *sql.Tx) error {
-		return execute(b.ctx, tx, `CREATE TABLE cells (k BIGINT PRIMARY KEY, v BIGINT NOT NULL)`)
+	b := newTestDB(t, url)
+	b.MustWrite(func(tx *sql.Tx) error {
+		return execute(b.Ctx, tx, `CREATE TABLE cells (k BIGINT PRIMARY KEY, v BIGINT NOT NULL)`)
 	})
 	steps := func(ops ...cellStep) func(*sql.Tx) error {
 		return func(tx *sql.Tx) error {
-			_, err := runCellSteps(databaseCells{b.ctx, tx}, ops)
+			_, err := runCellSteps(databaseCells{b.Ctx, tx}, ops)
 			return err
 		}
 	}
 	read, put := cellStep{"read", 1, 0}, cellStep{"put", 1, 0}
-	b.write(steps(cellStep{"keep", 1, 0}))
+	b.MustWrite(steps(cellStep{"keep", 1, 0}))
 	const around = 3 // the statements of a batch besides the function's own: BEGIN, a savepoint and COMMIT
 	for _, c := range []struct {
 		name              string
@@ -35,7 +35,7 @@ func TestASingleFunctionWaitsOnlyForItsAnswers(t *testing.T) {
 		{"a read and two writes", steps(read, put, put), nil, 3, 3},
 		{"reads and writes in turns", steps(put, read, put, read, put), nil, 4, 5},
 		{"a wrong guess", func(tx *sql.Tx) error {
-			table := databaseCells{b.ctx, tx}
+			table := databaseCells{b.Ctx, tx}
 			changed, err := table.updateRow(1000, 1)
 			if err == nil && changed == 0 {
 				_, err = table.read(1)
@@ -53,7 +53,7 @@ func TestASingleFunctionWaitsOnlyForItsAnswers(t *testing.T) {
 			for range 2 { // the first time, the connection prepares the statements
 				trips.TakeRoundTrips()
 				trips.TakeStatements()
-				if err := b.WriteAll(b.ctx, []func(*sql.Tx) error{c.fn})[0]; !errors.Is(err, c.want) {
+				if err := b.WriteAll(b.Ctx, []func(*sql.Tx) error{c.fn})[0]; !errors.Is(err, c.want) {
 					t.Errorf("the answer is %v, want %v", err, c.want)
 				}
 			}

@@ -180,9 +180,9 @@ func (c databaseCells) tryInsert(key, value int) (int, error) {
 // earlier functions. Answers, rows and refusals equal the model's.
 func TestABatchEqualsItsFunctionsOneByOne(t *testing.T) {
 	const batches = 600
-	eachStore(t, func(b *testStore) {
-		b.write(func(tx *sql.Tx) error {
-			return execute(b.ctx, tx, `CREATE TABLE cells (k BIGINT PRIMARY KEY, v BIGINT NOT NULL)`)
+	eachTestDB(t, func(b *testDB) {
+		b.MustWrite(func(tx *sql.Tx) error {
+			return execute(b.Ctx, tx, `CREATE TABLE cells (k BIGINT PRIMARY KEY, v BIGINT NOT NULL)`)
 		})
 		model := cellModel{}
 		random := rand.New(rand.NewPCG(7, 7))
@@ -205,7 +205,7 @@ func TestABatchEqualsItsFunctionsOneByOne(t *testing.T) {
 			refused := make([]bool, len(programs))
 			for i, program := range programs {
 				fns = append(fns, func(tx *sql.Tx) (err error) {
-					numbers[i], err = runCellSteps(databaseCells{b.ctx, tx}, program)
+					numbers[i], err = runCellSteps(databaseCells{b.Ctx, tx}, program)
 					return err
 				})
 				before := maps.Clone(model)
@@ -214,18 +214,18 @@ func TestABatchEqualsItsFunctionsOneByOne(t *testing.T) {
 					refused[i], model = true, before
 				}
 			}
-			for i, err := range b.WriteAll(b.ctx, fns) {
+			for i, err := range b.WriteAll(b.Ctx, fns) {
 				if (err != nil) != refused[i] || numbers[i] != want[i] {
-					b.t.Fatalf("batch %d, function %d of\n%v\nanswers %d %v, want %d, refused %v", batch, i, programs, numbers[i], err, want[i], refused[i])
+					b.T.Fatalf("batch %d, function %d of\n%v\nanswers %d %v, want %d, refused %v", batch, i, programs, numbers[i], err, want[i], refused[i])
 				}
 			}
 			var lines []string
 			for _, key := range slices.Sorted(maps.Keys(model)) {
 				lines = append(lines, fmt.Sprint(key, " ", model[key]))
 			}
-			got := must(sqltest.QueryLines(b.ctx, b, `SELECT k, v FROM cells ORDER BY k`))(b.t)
+			got := must(sqltest.QueryLines(b.Ctx, b, `SELECT k, v FROM cells ORDER BY k`))(b.T)
 			if !slices.Equal(got, lines) {
-				b.t.Fatalf("batch %d,\n%v\nleaves %q, want %q", batch, programs, got, lines)
+				b.T.Fatalf("batch %d,\n%v\nleaves %q, want %q", batch, programs, got, lines)
 			}
 		}
 	})

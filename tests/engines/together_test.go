@@ -18,31 +18,31 @@ import (
 
 // lastSequenceAppender returns a function that reads the last sequence of a log, which is the version of its last entry, and appends an entry with that
 // version as its key. So the new entry shows whether the function saw all entries before it.
-func (b *testStore) lastSequenceAppender(kind string) func(*sql.Tx) error {
+func (b *testDB) lastSequenceAppender(kind string) func(*sql.Tx) error {
 	return func(tx *sql.Tx) error {
-		newest, err := changelog.LockLog(b.ctx, tx, kind)
+		newest, err := changelog.LockLog(b.Ctx, tx, kind)
 		if err != nil {
 			return err
 		}
-		_, err = changelog.AppendLog(b.ctx, tx, kind, fmt.Sprint(newest), nil)
+		_, err = changelog.AppendLog(b.Ctx, tx, kind, fmt.Sprint(newest), nil)
 		return err
 	}
 }
 
 // wantChainedLog checks that a log has this many entries, and that the key of each is the version of the entry before it: each function
 // of lastSequenceAppender saw the entries before its own.
-func (b *testStore) wantChainedLog(kind string, entries int) {
-	b.t.Helper()
-	list := must(changelog.LogAfter(b.ctx, b.DB, kind, 0, entries+1))(b.t)
-	equal(b.t, len(list), entries)
+func (b *testDB) wantChainedLog(kind string, entries int) {
+	b.T.Helper()
+	list := must(changelog.LogAfter(b.Ctx, b.DB, kind, 0, entries+1))(b.T)
+	equal(b.T, len(list), entries)
 	for _, entry := range list {
-		equal(b.t, entry.Key, fmt.Sprint(entry.Version-1))
+		equal(b.T, entry.Key, fmt.Sprint(entry.Version-1))
 	}
 }
 
 // Each function of a batch sees the effects of the functions before it, and no effects of functions that failed.
 func TestAFunctionOfABatchSeesThoseBeforeIt(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		var fns []func(*sql.Tx) error
 		var want []error
 		for i := range 60 {
@@ -53,9 +53,9 @@ func TestAFunctionOfABatchSeesThoseBeforeIt(t *testing.T) {
 				want = append(want, errDeliberate)
 			}
 		}
-		for i, err := range b.WriteAll(b.ctx, fns) {
+		for i, err := range b.WriteAll(b.Ctx, fns) {
 			if !errors.Is(err, want[i]) {
-				b.t.Errorf("function %d: %v, want %v", i, err, want[i])
+				b.T.Errorf("function %d: %v, want %v", i, err, want[i])
 			}
 		}
 		b.wantChainedLog("log 0", 30)
@@ -69,9 +69,9 @@ func TestAFunctionOfABatchSeesThoseBeforeIt(t *testing.T) {
 func TestALongBatchSendsItsStatementsOnce(t *testing.T) {
 	const functions, around = 40, 8 // around are BEGIN, savepoints, the batch's own lock and COMMIT
 	url, trips := sqltest.CountRoundTrips(t, sqltest.Postgres(t))
-	b := newTestStore(t, url)
-	b.write(func(tx *sql.Tx) error {
-		return execute(b.ctx, tx, `CREATE TABLE cells (k BIGINT PRIMARY KEY, v BIGINT NOT NULL)`)
+	b := newTestDB(t, url)
+	b.MustWrite(func(tx *sql.Tx) error {
+		return execute(b.Ctx, tx, `CREATE TABLE cells (k BIGINT PRIMARY KEY, v BIGINT NOT NULL)`)
 	})
 	for _, c := range []struct {
 		name string
@@ -116,10 +116,10 @@ func TestALongBatchSendsItsStatementsOnce(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			fns := make([]func(*sql.Tx) error, functions)
 			for i := range fns {
-				fns[i] = func(tx *sql.Tx) error { return c.fn(databaseCells{b.ctx, tx}, i) }
+				fns[i] = func(tx *sql.Tx) error { return c.fn(databaseCells{b.Ctx, tx}, i) }
 			}
 			trips.TakeStatements()
-			for i, err := range b.WriteAll(b.ctx, fns) {
+			for i, err := range b.WriteAll(b.Ctx, fns) {
 				if !errors.Is(err, c.want) {
 					t.Errorf("function %d: %v, want %v", i, err, c.want)
 				}
@@ -133,7 +133,7 @@ func TestALongBatchSendsItsStatementsOnce(t *testing.T) {
 
 // Concurrent batches and single writes that change the same rows all end, and each batch runs in order.
 func TestConcurrentBatchesEnd(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		const batches, functions, singles = 4, 12, 40
 		var all sync.WaitGroup
 		for range batches {
@@ -142,15 +142,15 @@ func TestConcurrentBatchesEnd(t *testing.T) {
 				for i := range fns {
 					fns[i] = b.lastSequenceAppender("log")
 				}
-				if err := errors.Join(b.WriteAll(b.ctx, fns)...); err != nil {
-					b.t.Error(err)
+				if err := errors.Join(b.WriteAll(b.Ctx, fns)...); err != nil {
+					b.T.Error(err)
 				}
 			})
 		}
 		all.Go(func() {
 			for range singles {
-				if err := b.Write(b.ctx, b.lastSequenceAppender("log")); err != nil {
-					b.t.Error(err)
+				if err := b.Write(b.Ctx, b.lastSequenceAppender("log")); err != nil {
+					b.T.Error(err)
 				}
 			}
 		})
@@ -162,13 +162,13 @@ func TestConcurrentBatchesEnd(t *testing.T) {
 // Long batches run one at a time, because they hold locks for several passes, and two that share rows would keep each other from
 // ending. Short batches do not wait for them.
 func TestLongBatchesRunOneAfterTheOther(t *testing.T) {
-	b := newTestStore(t, sqltest.Postgres(t))
+	b := newTestDB(t, sqltest.Postgres(t))
 	b.MakeUsers("ann")
-	b.write(b.lastSequenceAppender("log"))
+	b.MustWrite(b.lastSequenceAppender("log"))
 	held, free, released := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
-		released <- b.Write(b.ctx, func(tx *sql.Tx) error {
-			_, err := changelog.LockLog(b.ctx, tx, "log")
+		released <- b.Write(b.Ctx, func(tx *sql.Tx) error {
+			_, err := changelog.LockLog(b.Ctx, tx, "log")
 			close(held)
 			<-free
 			return err
@@ -183,16 +183,16 @@ func TestLongBatchesRunOneAfterTheOther(t *testing.T) {
 			for i := range fns {
 				fns[i] = b.lastSequenceAppender("log")
 			}
-			done <- errors.Join(b.WriteAll(b.ctx, fns)...)
+			done <- errors.Join(b.WriteAll(b.Ctx, fns)...)
 		}()
 	}
 	waiting := func(event string) (count int) {
 		text := fmt.Sprintf(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event = '%s'`, event)
-		must(b.DB.One(b.ctx, sql.AdHoc("test", text), nil, &count))(t)
+		must(b.DB.One(b.Ctx, sql.AdHoc("test", text), nil, &count))(t)
 		return count
 	}
 	eventually.Holds(t, "one has begun, and the others wait for it", func() bool { return waiting("transactionid") == 1 && waiting("advisory") == batches-1 })
-	if err := errors.Join(b.WriteAll(b.ctx, []func(*sql.Tx) error{publishPost(b.ctx, 1), publishPost(b.ctx, 2)})...); err != nil {
+	if err := errors.Join(b.WriteAll(b.Ctx, []func(*sql.Tx) error{publishPost(b.Ctx, 1), publishPost(b.Ctx, 2)})...); err != nil {
 		t.Errorf("a short batch: %v", err)
 	}
 	close(free)
@@ -209,24 +209,24 @@ func TestLongBatchesRunOneAfterTheOther(t *testing.T) {
 
 // An ID that a function makes is greater than the IDs of the functions before it, however often the functions run.
 func TestIDsOfABatchRise(t *testing.T) {
-	eachStore(t, func(b *testStore) {
-		ids := services.NewIDClock(b.clock, 1)
+	eachTestDB(t, func(b *testDB) {
+		ids := services.NewIDClock(b.Clock, 1)
 		fns := make([]func(*sql.Tx) error, 20)
 		for i := range fns {
 			fns[i] = func(tx *sql.Tx) error {
 				if i%2 == 0 { // these functions need an answer first
-					if _, err := changelog.LockLog(b.ctx, tx, "log"); err != nil {
+					if _, err := changelog.LockLog(b.Ctx, tx, "log"); err != nil {
 						return err
 					}
 				}
-				return putPost(b.ctx, tx, 1, services.PostID(tx.NewID(ids)), fmt.Sprint(i))
+				return putPost(b.Ctx, tx, 1, services.PostID(tx.NewID(ids)), fmt.Sprint(i))
 			}
 		}
-		equal(b.t, errors.Join(b.WriteAll(b.ctx, fns)...), nil)
+		equal(b.T, errors.Join(b.WriteAll(b.Ctx, fns)...), nil)
 		posts := b.publishedPosts() // the newest first
-		equal(b.t, len(posts), len(fns))
-		for i, body := range must(sqltest.QueryLines(b.ctx, b, "SELECT body FROM posts ORDER BY id DESC"))(b.t) {
-			equal(b.t, body, fmt.Sprint(len(fns)-1-i))
+		equal(b.T, len(posts), len(fns))
+		for i, body := range must(sqltest.QueryLines(b.Ctx, b, "SELECT body FROM posts ORDER BY id DESC"))(b.T) {
+			equal(b.T, body, fmt.Sprint(len(fns)-1-i))
 		}
 	})
 }
@@ -234,8 +234,8 @@ func TestIDsOfABatchRise(t *testing.T) {
 // After the deadline of its caller, a function ends at its next statement with an error that says so. It writes nothing, and a later
 // write succeeds.
 func TestAWriteEndsWithItsTime(t *testing.T) {
-	eachStore(t, func(b *testStore) {
-		ctx, cancel := context.WithTimeout(b.ctx, 50*time.Millisecond)
+	eachTestDB(t, func(b *testDB) {
+		ctx, cancel := context.WithTimeout(b.Ctx, 50*time.Millisecond)
 		defer cancel()
 		for _, functions := range []int{1, 3} {
 			fns := make([]func(*sql.Tx) error, functions)
@@ -250,50 +250,50 @@ func TestAWriteEndsWithItsTime(t *testing.T) {
 				}
 			}
 			for _, err := range b.WriteAll(ctx, fns) {
-				wantCode(b.t, err, services.Unavailable)
+				wantCode(b.T, err, services.Unavailable)
 				if !strings.Contains(err.Error(), "took too long") {
-					b.t.Errorf("the error is %v", err)
+					b.T.Errorf("the error is %v", err)
 				}
 			}
 		}
-		equal(b.t, len(b.publishedPosts()), 0)
-		b.write(publishPost(b.ctx, 1))
+		equal(b.T, len(b.publishedPosts()), 0)
+		b.MustWrite(publishPost(b.Ctx, 1))
 	})
 }
 
 // A function that behaves differently each time cannot be sent together with others, but still ends correctly.
 func TestANondeterministicFunctionRunsAlone(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		runs := 0
 		fns := make([]func(*sql.Tx) error, 12)
 		for i := range fns {
 			fns[i] = func(tx *sql.Tx) error {
 				runs++
-				if _, err := changelog.AppendLog(b.ctx, tx, "runs", fmt.Sprint(runs), nil); err != nil || i%3 > 0 {
+				if _, err := changelog.AppendLog(b.Ctx, tx, "runs", fmt.Sprint(runs), nil); err != nil || i%3 > 0 {
 					return err
 				}
 				return errDeliberate
 			}
 		}
 		fns = append(fns, b.lastSequenceAppender("log"), b.lastSequenceAppender("log"))
-		for i, err := range b.WriteAll(b.ctx, fns) {
+		for i, err := range b.WriteAll(b.Ctx, fns) {
 			if (err != nil) != (i < 12 && i%3 == 0) {
-				b.t.Errorf("function %d: %v", i, err)
+				b.T.Errorf("function %d: %v", i, err)
 			}
 		}
-		equal(b.t, len(must(changelog.LogAfter(b.ctx, b.DB, "runs", 0, 100))(b.t)), 8)
+		equal(b.T, len(must(changelog.LogAfter(b.Ctx, b.DB, "runs", 0, 100))(b.T)), 8)
 		b.wantChainedLog("log", 2)
 	})
 }
 
 // A function that reads other rows each time cannot be sent together with others either, but still ends correctly.
 func TestAFunctionThatReadsOtherRowsEachTimeRunsAlone(t *testing.T) {
-	eachStore(t, func(b *testStore) {
+	eachTestDB(t, func(b *testDB) {
 		runs := 0
 		restless := func(tx *sql.Tx) error {
 			runs++
 			var one int
-			_, err := tx.One(b.ctx, sql.AdHoc("test", `SELECT CAST($1 AS BIGINT)`), []any{runs}, &one)
+			_, err := tx.One(b.Ctx, sql.AdHoc("test", `SELECT CAST($1 AS BIGINT)`), []any{runs}, &one)
 			return err
 		}
 		const others = 40
@@ -301,9 +301,9 @@ func TestAFunctionThatReadsOtherRowsEachTimeRunsAlone(t *testing.T) {
 		for range others {
 			fns = append(fns, b.lastSequenceAppender("log"))
 		}
-		for i, err := range b.WriteAll(b.ctx, fns) {
+		for i, err := range b.WriteAll(b.Ctx, fns) {
 			if err != nil {
-				b.t.Errorf("function %d: %v", i, err)
+				b.T.Errorf("function %d: %v", i, err)
 			}
 		}
 		b.wantChainedLog("log", others)
@@ -313,41 +313,41 @@ func TestAFunctionThatReadsOtherRowsEachTimeRunsAlone(t *testing.T) {
 // A prefetch sends the statement whose rows a function waits for, maybe without the function's own earlier writes. So it can fail
 // although the function does not.
 func TestAPrefetchThatFailsIsNoFailureOfItsFunction(t *testing.T) {
-	b := newTestStore(t, sqltest.Postgres(t)) // on SQLite there are no prefetches
-	b.write(func(tx *sql.Tx) error {
-		return errors.Join(execute(b.ctx, tx, `CREATE TABLE parents (k BIGINT PRIMARY KEY)`),
-			execute(b.ctx, tx, `CREATE TABLE children (k BIGINT PRIMARY KEY, parent BIGINT NOT NULL REFERENCES parents (k))`))
+	b := newTestDB(t, sqltest.Postgres(t)) // on SQLite there are no prefetches
+	b.MustWrite(func(tx *sql.Tx) error {
+		return errors.Join(execute(b.Ctx, tx, `CREATE TABLE parents (k BIGINT PRIMARY KEY)`),
+			execute(b.Ctx, tx, `CREATE TABLE children (k BIGINT PRIMARY KEY, parent BIGINT NOT NULL REFERENCES parents (k))`))
 	})
 	fns := make([]func(*sql.Tx) error, 42)
 	for i := range fns {
 		fns[i] = func(tx *sql.Tx) error {
 			if i%3 != 2 { // the third of each three has no parent
-				if err := execute(b.ctx, tx, `INSERT INTO parents (k) VALUES ($1)`, i); err != nil {
+				if err := execute(b.Ctx, tx, `INSERT INTO parents (k) VALUES ($1)`, i); err != nil {
 					return err
 				}
 			}
 			var child int
-			_, err := tx.One(b.ctx, sql.AdHoc("child", `INSERT INTO children (k, parent) VALUES ($1, $1) RETURNING k`), []any{i}, &child)
+			_, err := tx.One(b.Ctx, sql.AdHoc("child", `INSERT INTO children (k, parent) VALUES ($1, $1) RETURNING k`), []any{i}, &child)
 			return err
 		}
 	}
 	var want []string
-	for i, err := range b.WriteAll(b.ctx, fns) {
+	for i, err := range b.WriteAll(b.Ctx, fns) {
 		if (err != nil) != (i%3 == 2) {
-			b.t.Errorf("function %d: %v", i, err)
+			b.T.Errorf("function %d: %v", i, err)
 		}
 		if i%3 != 2 {
 			want = append(want, fmt.Sprint(i))
 		}
 	}
-	equal(b.t, must(sqltest.QueryLines(b.ctx, b, `SELECT k FROM children ORDER BY k`))(b.t), want)
+	equal(b.T, must(sqltest.QueryLines(b.Ctx, b, `SELECT k FROM children ORDER BY k`))(b.T), want)
 }
 
 // The error for a statement that cannot be prepared does not name the statement in the batch. Only the statement's own function
 // fails, even if other functions are already final, and the effects of the others occur once.
 func TestAStatementThatCannotBePreparedFailsItsFunctionAlone(t *testing.T) {
 	for _, late := range []int{0, 1, 6} { // the number of reads before the statement
-		b := newTestStore(t, sqltest.Postgres(t))
+		b := newTestDB(t, sqltest.Postgres(t))
 		const others = 8
 		var fns []func(*sql.Tx) error
 		for i := range others {
@@ -356,15 +356,15 @@ func TestAStatementThatCannotBePreparedFailsItsFunctionAlone(t *testing.T) {
 				fns = append(fns, func(tx *sql.Tx) error {
 					for n := range late {
 						var one int
-						if _, err := tx.One(b.ctx, sql.AdHoc("test", `SELECT CAST($1 AS BIGINT)`), []any{n}, &one); err != nil {
+						if _, err := tx.One(b.Ctx, sql.AdHoc("test", `SELECT CAST($1 AS BIGINT)`), []any{n}, &one); err != nil {
 							return err
 						}
 					}
-					return execute(b.ctx, tx, "SELECT no_such_column")
+					return execute(b.Ctx, tx, "SELECT no_such_column")
 				})
 			}
 		}
-		for i, err := range b.WriteAll(b.ctx, fns) {
+		for i, err := range b.WriteAll(b.Ctx, fns) {
 			if (err != nil) != (i == others/2+1) {
 				t.Errorf("after %d reads, function %d: %v", late, i, err)
 			}

@@ -90,7 +90,7 @@ func (im *testImporter) endErasureOfAlice() {
 // importOfErasedUser is an import of three lines, each of which names alice.
 type importOfErasedUser struct {
 	fileText       string // the file
-	runImport      func(im *testImporter, db importer.Store, opts importer.Options) (importer.Report, error)
+	runImport      func(im *testImporter, db importer.DB, opts importer.Options) (importer.Report, error)
 	countStatement string // the statement that counts the rows that user $1 has of the import
 }
 
@@ -226,7 +226,7 @@ func TestAnErasureWaitsForTheBatch(t *testing.T) {
 	imports := map[string]importOfErasedUser{
 		"messages": {
 			fileText: threeJSONLines(`{"key":"m%d","title":"One","content":"one","to":["alice"]}`),
-			runImport: func(im *testImporter, db importer.Store, opts importer.Options) (importer.Report, error) {
+			runImport: func(im *testImporter, db importer.DB, opts importer.Options) (importer.Report, error) {
 				opts.Clock, opts.Quiet = im, true
 				return messages.ImportFile(im.t.Context(), db, services.NewIDClock(im, 1), messageTypes, opts)
 			},
@@ -236,7 +236,7 @@ func TestAnErasureWaitsForTheBatch(t *testing.T) {
 	for name, of := range importsOfErasedUser {
 		imports[name] = of
 	}
-	check := func(im *testImporter, of importOfErasedUser, write int, run func(db importer.Store) error) {
+	check := func(im *testImporter, of importOfErasedUser, write int, run func(db importer.DB) error) {
 		im.t.Helper()
 		im.runStatements(`UPDATE counters SET value = 40 WHERE name = 'users'`, `INSERT INTO users (number, key) VALUES (40, 'alice')`)
 		began := make(chan struct{})
@@ -271,7 +271,7 @@ func TestAnErasureWaitsForTheBatch(t *testing.T) {
 		}{"first batch": {of, 100, 1}, "last batch": {of, 1, 3}} {
 			t.Run(name+"/"+when, func(t *testing.T) {
 				im := newImporter(t, sqltest.Open(t, sql.Config{URL: sqltest.Postgres(t)}))
-				check(im, of.importOfErasedUser, of.write, func(db importer.Store) error {
+				check(im, of.importOfErasedUser, of.write, func(db importer.DB) error {
 					_, err := of.runImport(im, db, importer.Options{File: im.writeFile("f", of.fileText), BatchSize: of.batch})
 					return err
 				})
@@ -281,7 +281,7 @@ func TestAnErasureWaitsForTheBatch(t *testing.T) {
 	t.Run("replay", func(t *testing.T) {
 		w := addShowService(fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.Postgres(t), RedisURL: "embedded"}))
 		r, of := newReplayWorld(t, w), importsOfErasedUser["shows"]
-		check(r.testImporter, of, 1, func(db importer.Store) error {
+		check(r.testImporter, of, 1, func(db importer.DB) error {
 			line, _, _ := strings.Cut(of.fileText, "\n")
 			_, err := live.ReplayFile(t.Context(), db, livetest.Service(w), importer.Options{File: r.writeFile("f", line+"\n"), ReplayFactor: 60, Out: &r.out, Clock: w.Clock})
 			return err

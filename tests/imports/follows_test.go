@@ -69,7 +69,7 @@ func (im *testImporter) readFile(path string) string {
 }
 
 // importFollows imports a file of follows into db: the database of the importer, or a wrapper of it.
-func (im *testImporter) importFollows(db importer.Store, opts importer.Options) (importer.Report, error) {
+func (im *testImporter) importFollows(db importer.DB, opts importer.Options) (importer.Report, error) {
 	im.out.Reset()
 	opts.Out, opts.Clock = &im.out, im
 	return social.ImportFile(im.t.Context(), db, services.NewIDClock(im, 1), opts)

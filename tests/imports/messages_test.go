@@ -99,7 +99,7 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 
 // failingDB is a database that accepts as many further transactions as writesLeft says, and fails all later ones.
 type failingDB struct {
-	importer.Store
+	importer.DB
 	writesLeft int
 }
 
@@ -108,7 +108,7 @@ func (b *failingDB) Write(ctx context.Context, fn func(tx *sql.Tx) error) error 
 	if b.writesLeft--; b.writesLeft < 0 {
 		return services.Errorf(services.Unavailable, "the database went away")
 	}
-	return b.Store.Write(ctx, fn)
+	return b.DB.Write(ctx, fn)
 }
 
 func TestAnInterruptedImportOfMessagesResumes(t *testing.T) {

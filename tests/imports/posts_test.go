@@ -25,7 +25,7 @@ import (
 )
 
 // importPosts imports a file of posts.
-func (im *testImporter) importPosts(db importer.Store, opts importer.Options) (importer.Report, error) {
+func (im *testImporter) importPosts(db importer.DB, opts importer.Options) (importer.Report, error) {
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
 	report, err := feed.ImportFile(im.t.Context(), db, services.NewIDClock(im, 1), []services.PostKind{services.PostKindPost}, opts)
 	report.Took = 0

@@ -24,7 +24,7 @@ import (
 )
 
 // importShows runs Shows with the clock and the output of the test.
-func (im *testImporter) importShows(db importer.Store, opts importer.Options) (importer.Report, error) {
+func (im *testImporter) importShows(db importer.DB, opts importer.Options) (importer.Report, error) {
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
 	im.out.Reset()
 	report, err := live.ImportFile(im.t.Context(), db, services.NewIDClock(im, 7), opts)
@@ -381,4 +381,4 @@ func TestBadLinesOfShows(t *testing.T) {
 	}
 }
 
-var _ importer.Store = (*sql.DB)(nil)
+var _ importer.DB = (*sql.DB)(nil)

@@ -12,6 +12,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/importer"
+	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/live/livetest"
 	"tidings/services/redis/redistest"
@@ -61,9 +62,13 @@ func TestBoardsOfAnImportedDayListItsShows(t *testing.T) {
 		func(db *sql.DB, ids *services.IDClock, opts importer.Options) (importer.Report, error) {
 			return social.ImportFile(t.Context(), db, ids, opts)
 		})
-	serve := func() *world.Node {
+	serve := func(imported int) *world.Node {
+		t.Helper()
 		n := world.StartNode(t, world.NodeOptions{Database: database, Redis: server.URL(), ManualStepping: true})
 		n.RunJobsAndTailChangelog()
+		if waiting, dead, _, err := jobs.JobCounts(t.Context(), n.DB); err != nil || dead > 0 || waiting > d.CountActiveShows(imported) {
+			t.Fatalf("%d jobs wait and %d are dead, %v: want at most one for each of the %d shows that are live or to come", waiting, dead, err, d.CountActiveShows(imported))
+		}
 		return n
 	}
 	check := func(n *world.Node, when string, imported int) {
@@ -78,11 +83,11 @@ func TestBoardsOfAnImportedDayListItsShows(t *testing.T) {
 		}
 	}
 	showsOf(0, part)
-	n := serve()
+	n := serve(part)
 	check(n, "after the first part", part)
 	n.Stop()
 	showsOf(part, shows)
-	n = serve()
+	n = serve(shows)
 	check(n, "after both", shows)
 	n.RunJobsAndTailChangelog()
 	check(n, "with every job done", shows)

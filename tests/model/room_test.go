@@ -16,6 +16,7 @@ import (
 	"tidings/services/chat"
 	"tidings/services/node"
 	"tidings/services/people"
+	"tidings/tests/histories"
 	"tidings/tests/world"
 )
 
@@ -35,12 +36,11 @@ type roomLogLine struct {
 	messageCharacters              int
 }
 
-// forEachRoomLogLine calls do with each line of the log's first days, and end after each day. If the file does not exist, it uses a
-// generated log of the same kind.
+// forEachRoomLogLine calls do with each line of the log's first days, and end after each day. The log is a generated one, or the real
+// one if the full set of histories is selected.
 func forEachRoomLogLine(t *testing.T, days int, do func(roomLogLine), end func(day string)) {
 	t.Helper()
-	file, err := os.Open(world.SharedDataPath(roomLogFile))
-	if os.IsNotExist(err) {
+	if !histories.FullSetSelected(t) {
 		for _, line := range generateRoomLog(days) {
 			if line.kind == "" {
 				end(line.day)
@@ -50,11 +50,7 @@ func forEachRoomLogLine(t *testing.T, days int, do func(roomLogLine), end func(d
 		}
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = file.Close() }()
-	text, err := gzip.NewReader(file)
+	text, err := gzip.NewReader(world.OpenSharedData(t, roomLogFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,19 +80,21 @@ func forEachRoomLogLine(t *testing.T, days int, do func(roomLogLine), end func(d
 	end(day)
 }
 
-// generateRoomLog generates a log: more people come each day, and each day ends with a line without a kind.
+// generateRoomLog generates a log of the size of the real one, the same at each call: more people come each day, and each day ends with
+// a line without a kind. Messages mention members, people who have left and people who have not come yet, and some are empty.
 func generateRoomLog(days int) (lines []roomLogLine) {
+	const linesPerDay, newPeoplePerDay = 1350, 135
 	for day := range days {
-		name := fmt.Sprint("day", day)
-		for i := range 800 {
-			line := roomLogLine{day: name, kind: "msg", user: strconv.Itoa(1 + i*7919%(100*(day+1))), messageCharacters: i % 90}
+		name, users := fmt.Sprint("day", day), newPeoplePerDay*(day+1)
+		for i := range linesPerDay {
+			line := roomLogLine{day: name, kind: "msg", user: strconv.Itoa(1 + i*7919%users), messageCharacters: i * 31 % 437}
 			switch {
 			case i%13 == 5:
 				line.kind = "join"
 			case i%29 == 7:
 				line.kind = "part"
 			case i%4 == 1:
-				line.mentionedUser = strconv.Itoa(1 + i%(100*(day+1)))
+				line.mentionedUser = strconv.Itoa(1 + i%users)
 			}
 			lines = append(lines, line)
 		}
@@ -322,14 +320,53 @@ func TestAReplayedRoomCountsLikeItsLog(t *testing.T) {
 	}
 }
 
-// The generated log, for machines without the real log, has everything that the test needs.
+// The generated log has everything that the real log has: enough people for both ways of counting, users who join twice, speak without
+// joining, leave and come back, and mentions of members and of others.
 func TestTheGeneratedRoomIsRealistic(t *testing.T) {
-	kinds, people := map[string]int{}, map[string]bool{}
+	counts, isMember := map[string]int{}, map[string]bool{}
 	for _, line := range generateRoomLog(replayedLogDays) {
-		kinds[line.kind]++
-		people[line.user] = true
+		member, known := isMember[line.user]
+		switch mentionedIsMember, mentionedIsKnown := isMember[line.mentionedUser]; {
+		case line.kind == "":
+			counts["days"]++
+			continue
+		case line.kind == "part" && member:
+			counts["members leave"]++
+		case line.kind == "part":
+			counts["others leave"]++
+		case line.kind == "join" && member:
+			counts["members join again"]++
+		case line.kind == "msg" && !member:
+			counts["others speak"]++
+		case line.mentionedUser == "":
+		case mentionedIsMember:
+			counts["mentions of members"]++
+		case mentionedIsKnown:
+			counts["mentions of people who left"]++
+		default:
+			counts["mentions of unknown people"]++
+		}
+		if line.kind != "part" && known && !member {
+			counts["people come back"]++
+		}
+		if line.kind == "msg" {
+			counts["messages"]++
+		}
+		if line.kind == "msg" && line.messageCharacters == 0 {
+			counts["empty messages"]++
+		}
+		if line.kind == "msg" && line.messageCharacters > 400 {
+			counts["long messages"]++
+		}
+		isMember[line.user] = line.kind != "part"
 	}
-	if kinds["msg"] < 1000 || kinds["join"] == 0 || kinds["part"] == 0 || kinds[""] != replayedLogDays || len(people) < 200 {
-		t.Errorf("%v, %d people", kinds, len(people))
+	counts["people"] = len(isMember)
+	for what, least := range map[string]int{
+		"days": replayedLogDays, "people": 700, "messages": 6000, "members leave": 30, "others leave": 10, "members join again": 100, "others speak": 100,
+		"people come back": 10, "mentions of members": 1000, "mentions of people who left": 3, "mentions of unknown people": 3, "empty messages": 2, "long messages": 50,
+	} {
+		if counts[what] < least {
+			t.Errorf("%s: %d, want at least %d", what, counts[what], least)
+		}
 	}
 }

@@ -244,6 +244,9 @@ func (n *Node) ReadWholeBoard(as string, first int) (lines []string, end string)
 		if !page.PageInfo.HasNextPage {
 			return lines, *page.End
 		}
+		if len(page.Edges) == 0 {
+			n.TB.Fatalf("%s: after %d shows a page has none, and more are to follow", as, len(lines))
+		}
 		from = page.NextPageStart(first%2 == 0)
 	}
 }

@@ -1,9 +1,15 @@
 package world
 
 import (
+	"errors"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
+	"testing"
+
+	"tidings/tests/histories"
 )
 
 // RepositoryRoot returns the path of the repository's root: the nearest folder with go.mod above the one in which the test began. The
@@ -31,7 +37,21 @@ var initialWorkingFolder = func() string {
 	return folder
 }()
 
-// SharedDataPath returns the path of a data set beside the repository.
-func SharedDataPath(name string) string {
-	return filepath.Join(RepositoryRoot(), "..", "shared", "data", name)
+// OpenSharedData opens a data set beside the repository, until the end of the test. It fails the test if the file is missing, or if the
+// full set of histories is not selected: without it no test reads a file outside the repository, so that each checkout tests the same.
+func OpenSharedData(tb testing.TB, name string) io.Reader {
+	tb.Helper()
+	path := filepath.Join(RepositoryRoot(), "..", "shared", "data", name)
+	if !histories.FullSetSelected(tb) {
+		tb.Fatalf("%s lies outside the repository, and may only be read with the full set of histories (make nightly)", path)
+	}
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		tb.Fatalf("the full set of histories (make nightly) needs the data set %s beside the repository: %v", name, err)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = file.Close() })
+	return file
 }

@@ -54,3 +54,22 @@ func (w *World) PublishPostWithID(author services.UserID, id services.PostID) {
 		return jobs.Enqueue(ctx, tx, fanout.FanOutJob(id))
 	})
 }
+
+// MakeReader makes a reader who follows one author whose posts are pulled, huge, and one whose posts are pushed, small.
+func (w *World) MakeReader() (reader, huge, small services.UserID) {
+	w.TB.Helper()
+	users := w.MakeUsers(3)
+	w.SetMode(users[1], services.AuthorHuge)
+	w.Follow(users[1], users[0])
+	w.Follow(users[2], users[0])
+	w.RunJobsAndReadLog()
+	return users[0], users[1], users[2]
+}
+
+// RunJobsAndReadLog runs all jobs, and brings the node cache up to date with the changelog.
+func (w *World) RunJobsAndReadLog() {
+	w.TB.Helper()
+	w.RunAllJobs(w.Fanout)
+	_, err := w.Caches.Changelog.RunOnce(w.TB.Context())
+	w.Must(err)
+}

@@ -205,7 +205,7 @@ func (w *World) RunSomeJobs(count, checks int) error {
 // runSomeJobs claims jobs as a worker does and runs them under a context that ends. busy is false when none is due.
 func (w *World) runSomeJobs(ctx *countdownContext, count int) (busy bool, err error) {
 	// The claim has the test's own context: it is the work that dies, and not the claim.
-	claimed, err := jobs.Claim(w.TB.Context(), w.DB, w.Fanout.Kinds(), count, 30*time.Second, 0)
+	claimed, err := w.claimJobs(count)
 	if err != nil || len(claimed) == 0 {
 		return false, err
 	}
@@ -218,4 +218,17 @@ func (w *World) runSomeJobs(ctx *countdownContext, count int) (busy bool, err er
 		return false, fmt.Errorf("a worker that lives failed: %w", err)
 	}
 	return true, nil
+}
+
+// ClaimDueJobs claims all jobs that are due, as a worker of the world's node does that is slow or dies.
+func (w *World) ClaimDueJobs() []jobs.Job {
+	w.TB.Helper()
+	claimed, err := w.claimJobs(1000)
+	w.Must(err)
+	return claimed
+}
+
+// claimJobs claims at most limit of the jobs that are due, for half a minute.
+func (w *World) claimJobs(limit int) ([]jobs.Job, error) {
+	return jobs.Claim(w.TB.Context(), w.DB, w.Fanout.Kinds(), limit, 30*time.Second, 0)
 }

@@ -56,9 +56,9 @@ type World struct {
 
 // Options choose engines and settings; the zero value is SQLite and a redis-server.
 type Options struct {
-	SQLURL    string                  // a store URL; "" is a new SQLite file
+	SQLURL    string                  // of the database; "" is a new SQLite file
 	NodeName  string                  // this node's name among those that share PostgreSQL; "" if it has none
-	RedisURL  string                  // an rdb URL; "" is a new redis-server
+	RedisURL  string                  // of Redis; "" is a new redis-server
 	Projector func(*projector.Config) // changes the settings; nil: the defaults
 	Fanout    func(*fanout.Config)    // changes the settings; nil: the defaults
 	Jobs      func(*jobs.Config)      // changes the settings; nil: the defaults

@@ -38,3 +38,13 @@ func StartServerWithNames(t testing.TB, names ...string) (address string) {
 	t.Cleanup(server.Close)
 	return strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
 }
+
+// AnswerGarbage writes a text to the connection in place of an HTTP answer, and closes the connection.
+func AnswerGarbage(to http.ResponseWriter, text string) {
+	connection, _, err := http.NewResponseController(to).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	_, _ = connection.Write([]byte(text))
+	_ = connection.Close()
+}

@@ -2,7 +2,6 @@
 package peopletest
 
 import (
-	"context"
 	"regexp"
 	"testing"
 
@@ -12,38 +11,23 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// TestStore is a database with helpers for tests of facts. A step that fails ends the test. Its clock is stopped: a test advances it.
-type TestStore struct {
-	*sql.DB
-	T     *testing.T
-	Ctx   context.Context
-	Clock *sqltest.Clock
-	URL   string // of the database
-}
+// TestDB is a sqltest.TestDB with helpers for tests of users and their follows.
+type TestDB struct{ *sqltest.TestDB }
 
-// EachTestStore runs a test on both engines, each time on a new database with a stopped clock.
-func EachTestStore(t *testing.T, test func(b *TestStore)) {
+// EachTestDB runs a test on both engines, each time on a new database with a stopped clock.
+func EachTestDB(t *testing.T, test func(b *TestDB)) {
 	t.Helper()
-	sqltest.EachURL(t, func(t *testing.T, url string) { test(NewTestStore(t, url)) })
+	sqltest.EachTestDB(t, func(b *sqltest.TestDB) { test(&TestDB{b}) })
 }
 
-// NewTestStore opens a database with a stopped clock; the test's end closes it.
-func NewTestStore(t *testing.T, url string) *TestStore {
+// NewTestDB opens a database with a stopped clock; the test's end closes it.
+func NewTestDB(t *testing.T, url string) *TestDB {
 	t.Helper()
-	clock := sqltest.NewClock()
-	return &TestStore{sqltest.Open(t, sql.Config{URL: url, Clock: clock}), t, t.Context(), clock, url}
-}
-
-// MustWrite runs one transaction that must succeed.
-func (b *TestStore) MustWrite(fn func(tx *sql.Tx) error) {
-	b.T.Helper()
-	if err := b.Write(b.Ctx, fn); err != nil {
-		b.T.Fatal(err)
-	}
+	return &TestDB{sqltest.NewTestDB(t, url)}
 }
 
 // MakeUsers makes users with these keys, and returns their IDs.
-func (b *TestStore) MakeUsers(keys ...string) []services.UserID {
+func (b *TestDB) MakeUsers(keys ...string) []services.UserID {
 	b.T.Helper()
 	var list []services.UserID
 	b.MustWrite(func(tx *sql.Tx) error {
@@ -58,7 +42,7 @@ func (b *TestStore) MakeUsers(keys ...string) []services.UserID {
 }
 
 // MakeFollows writes follows.
-func (b *TestStore) MakeFollows(edges ...services.FollowEdge) {
+func (b *TestDB) MakeFollows(edges ...services.FollowEdge) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		_, err := people.ImportFollows(b.Ctx, tx, edges)
@@ -67,7 +51,7 @@ func (b *TestStore) MakeFollows(edges ...services.FollowEdge) {
 }
 
 // Restrict makes a restriction, and reports whether it is new and which follows it ended.
-func (b *TestStore) Restrict(r services.Restriction) (created bool, ended []services.FollowEdge) {
+func (b *TestDB) Restrict(r services.Restriction) (created bool, ended []services.FollowEdge) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		if err = people.LockRestrictions(b.Ctx, tx, r.Owner, r.Other); err != nil {
@@ -81,7 +65,7 @@ func (b *TestStore) Restrict(r services.Restriction) (created bool, ended []serv
 }
 
 // Unrestrict ends a restriction, and reports whether there was one.
-func (b *TestStore) Unrestrict(r services.Restriction) (ended bool) {
+func (b *TestDB) Unrestrict(r services.Restriction) (ended bool) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		if err = people.LockRestrictions(b.Ctx, tx, r.Owner, r.Other); err != nil {
@@ -96,9 +80,9 @@ func (b *TestStore) Unrestrict(r services.Restriction) (ended bool) {
 // planStepNumbers matches the numbers before each step of a query plan of SQLite.
 var planStepNumbers = regexp.MustCompile(`^\d+ \d+ \d+ `)
 
-// QueryPlan returns the steps by which SQLite would run a statement, for a TestStore on SQLite. A test looks for the index that the
+// QueryPlan returns the steps by which SQLite would run a statement, for a TestDB on SQLite. A test looks for the index that the
 // statement is written for. The parameters are NULL: a plan does not depend on them.
-func (b *TestStore) QueryPlan(name string) (steps []string) {
+func (b *TestDB) QueryPlan(name string) (steps []string) {
 	b.T.Helper()
 	lines, err := sqltest.QueryLines(b.Ctx, b, "EXPLAIN QUERY PLAN "+sql.Statements()[name].Text(sql.SQLite), make([]any, 20)...)
 	if err != nil {

@@ -81,18 +81,29 @@ func (w *World) updateFollowerChunk(pause func(), id services.PostID, remove boo
 	return nil
 }
 
-// addPostAgain merges one post into one reader's inbox. It reads the post and the follow again until no removal comes between the
-// stamp and the write. The program bounds the tries too, and leaves the rest to the job's next run.
-func (w *World) addPostAgain(pause func(), reader services.UserID, id services.PostID) error {
+// retryRefused tries until Redis accepts the write of a try. The program bounds the tries too, and leaves the rest to the job's next
+// run. what says in the error what was refused.
+func retryRefused(try func() (refused bool, err error), what string, args ...any) error {
 	for range MaxJobTries {
+		if refused, err := try(); err != nil || !refused {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: refused %d times", fmt.Sprintf(what, args...), MaxJobTries)
+}
+
+// addPostAgain merges one post into one reader's inbox. It reads the post and the follow again until no removal comes between the
+// stamp and the write.
+func (w *World) addPostAgain(pause func(), reader services.UserID, id services.PostID) error {
+	return retryRefused(func() (refused bool, err error) {
 		stamp, err := w.Client.TakeUserStamp(w.Ctx, reader)
 		if err != nil || stamp == 0 {
-			return err
+			return false, err
 		}
 		pause()
 		post := *w.posts[id]
 		if post.Deleted {
-			return nil
+			return false, nil
 		}
 		pause()
 		entry := services.FeedEntry{Post: id, Author: post.Author}
@@ -100,40 +111,37 @@ func (w *World) addPostAgain(pause func(), reader services.UserID, id services.P
 		if reader != post.Author {
 			since, follows := w.followStarts[edge{reader, post.Author}]
 			if !follows {
-				return nil
+				return false, nil
 			}
 			entry.CountsAsNew = id > services.PostID(since)
 		}
 		pause()
 		result, err := w.Client.MergeIntoInbox(w.Ctx, rdb.InboxMerge{Reader: reader, Stamp: stamp, Entries: []services.FeedEntry{entry}})
-		if err != nil || result.Status != redis.Retry {
-			return err
-		}
-	}
-	return fmt.Errorf("post %d for reader %d: refused %d times", id, reader, MaxJobTries)
+		return result.Status == redis.Retry, err
+	}, "post %d for reader %d", id, reader)
 }
 
 // reconcileFollow makes a reader's posts of an author agree with whether they follow now: after a follow and an unfollow alike, because
 // their jobs may be queued in another order than that of the facts.
 func (w *World) reconcileFollow(pause func(), reader, author services.UserID) error {
-	for range MaxJobTries {
+	return retryRefused(func() (refused bool, err error) {
 		stamp, err := w.Client.TakeUserStamp(w.Ctx, reader)
 		if err != nil || stamp == 0 {
-			return err
+			return false, err
 		}
 		pause()
 		since, follows := w.followStarts[edge{reader, author}]
 		if !follows {
 			pause()
 			if _, err := w.Client.DropFromInbox(w.Ctx, reader, author); err != nil {
-				return err
+				return false, err
 			}
 			pause()
 			// A follow that was made meanwhile may have been merged before the removal, and lost by it: so both are read again.
 			if _, again := w.followStarts[edge{reader, author}]; again && w.RemovalRereadsFollow {
-				continue
+				return true, nil
 			}
-			return nil
+			return false, nil
 		}
 		pause()
 		var pulled []services.FollowedAuthor
@@ -142,12 +150,11 @@ func (w *World) reconcileFollow(pause func(), reader, author services.UserID) er
 		}
 		var hosts []services.FollowedAuthor
 		if w.Boards != nil {
-			var refused bool
 			if hosts, refused, err = w.Boards.Follow(pause, reader, author, since, stamp); err != nil {
-				return err
+				return false, err
 			}
 			if refused {
-				continue
+				return true, nil
 			}
 		}
 		posts := w.matchingPosts(func(post *services.Post) bool { return post.Author == author && !post.Deleted })
@@ -158,14 +165,14 @@ func (w *World) reconcileFollow(pause func(), reader, author services.UserID) er
 		pause()
 		result, err := w.Client.MergeIntoInbox(w.Ctx, rdb.InboxMerge{Reader: reader, Stamp: stamp, RefuseEarlierReads: true, PulledAuthors: pulled, Hosts: hosts, Entries: entries})
 		if err != nil {
-			return err
+			return false, err
 		}
-		if result.Status != redis.Retry {
-			pause()
-			return w.removeDeletedPosts(pause, reader, author, posts)
+		if result.Status == redis.Retry {
+			return true, nil
 		}
-	}
-	return fmt.Errorf("reader %d and author %d: refused %d times", reader, author, MaxJobTries)
+		pause()
+		return false, w.removeDeletedPosts(pause, reader, author, posts)
+	}, "reader %d and author %d", reader, author)
 }
 
 // removeDeletedPosts removes from the reader's inbox the posts that the author deleted while the reader did not follow: those removals
@@ -192,10 +199,10 @@ func (w *World) removeDeletedPosts(pause func(), reader, author services.UserID,
 
 // rebuild begins a rebuild, reads the facts and merges them, in this order.
 func (w *World) rebuild(pause func(), user services.UserID, refill bool) error {
-	for range MaxJobTries {
+	return retryRefused(func() (refused bool, err error) {
 		stamps, err := w.Client.BeginRebuild(w.Ctx, []services.UserID{user}, rdb.RebuildMode{IsVisit: true, Refill: refill})
 		if err != nil {
-			return err
+			return false, err
 		}
 		pause()
 		facts := rdb.FeedFacts{Reader: user, Stamp: stamps[0], IsVisit: true, LastActiveDay: 20_000, KeyLifetime: time.Hour, SeenUpTo: w.seenUpTo[user]}
@@ -208,11 +215,8 @@ func (w *World) rebuild(pause func(), user services.UserID, refill bool) error {
 		}
 		pause()
 		result, err := w.Client.EndRebuild(w.Ctx, facts)
-		if err != nil || result.Status == redis.Applied {
-			return err
-		}
-	}
-	return fmt.Errorf("rebuild of %d: refused %d times", user, MaxJobTries)
+		return result.Status != redis.Applied, err
+	}, "rebuild of %d", user)
 }
 
 // projectSeen writes a user's seen position into Redis, as the facts had it when the job began.
