@@ -140,8 +140,8 @@ func (f *Fanout) runPostChunk(ctx context.Context, job jobs.Job, chunk postChunk
 }
 
 // announceFanoutEnd announces to all nodes that every follower has the chunk's post.
-func (s postChunk) announceFanoutEnd(ctx context.Context, tx *sql.Tx) error {
-	return nodecache.FanoutChange{InFlightFanout: posts.InFlightFanout{Post: s.Post, Author: s.Author}, Ended: true}.Append(ctx, tx)
+func (c postChunk) announceFanoutEnd(ctx context.Context, tx *sql.Tx) error {
+	return nodecache.FanoutChange{InFlightFanout: posts.InFlightFanout{Post: c.Post, Author: c.Author}, Ended: true}.Append(ctx, tx)
 }
 
 // pushOrDropForAuthor updates the copy of the post in Redis and the author's feed. The copy comes first: a page that finds the entry then
