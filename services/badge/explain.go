@@ -5,6 +5,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/badge/source"
+	"tidings/services/positions"
 )
 
 // Explain answers "why is my badge 7?": for each count that is not 0, it lists the items behind it and the mutation that clears
@@ -15,6 +16,9 @@ func (s *Service) Explain(ctx context.Context, user services.UserID) ([]services
 		return nil, err
 	}
 	of := source.ExplainRequest{User: user, Badges: badges, Today: s.moment(ctx).Today()}
+	if of.SeenPositions, err = positions.OfUser(ctx, s.db, user); err != nil {
+		return nil, err
+	}
 	explanations := []services.Explanation{}
 	for _, source := range s.sources {
 		found, err := source.Explain(ctx, of)

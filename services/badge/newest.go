@@ -7,6 +7,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/badge/source"
+	"tidings/services/positions"
 )
 
 // ExplainNewest explains the counts of some sources, each by the newest of its items that may alert the user and are not older than
@@ -20,7 +21,7 @@ func (s *Service) ExplainNewest(ctx context.Context, user services.UserID, badge
 		if !slices.Contains(sources, one.Key()) {
 			continue
 		}
-		found, err := explainNewestOf(ctx, one, of)
+		found, err := s.explainNewestOf(ctx, one, &of)
 		if err != nil {
 			return nil, err
 		}
@@ -48,12 +49,19 @@ func (s *Service) ExplainNewest(ctx context.Context, user services.UserID, badge
 }
 
 // explainNewestOf explains the counts of one source by their newest items. It asks the source's own Newest, and uses Explain if the
-// source has no Newest or Newest does not know.
-func explainNewestOf(ctx context.Context, one Source, of source.ExplainRequest) ([]services.Explanation, error) {
+// source has no Newest or Newest does not know. It reads the user's positions when Explain first needs them.
+func (s *Service) explainNewestOf(ctx context.Context, one Source, of *source.ExplainRequest) ([]services.Explanation, error) {
 	if finder, some := one.(source.NewestFinder); some {
-		if explanations, known, err := finder.Newest(ctx, of); known || err != nil {
+		if explanations, known, err := finder.Newest(ctx, *of); known || err != nil {
 			return explanations, err
 		}
 	}
-	return one.Explain(ctx, of)
+	if of.SeenPositions == nil {
+		seen, err := positions.OfUser(ctx, s.db, of.User)
+		if err != nil {
+			return nil, err
+		}
+		of.SeenPositions = seen
+	}
+	return one.Explain(ctx, *of)
 }

@@ -96,13 +96,7 @@ func (homeFeed) Render(v *source.Rendering, badges *services.Badges) {
 
 // Explain lists the new posts behind the count, from SQL, the newest first.
 func (h homeFeed) Explain(ctx context.Context, of source.ExplainRequest) ([]services.Explanation, error) {
-	seen, err := positions.Of[services.PostID](ctx, h.service.db, of.User, positions.HomeFeedView)
-	if err != nil {
-		return nil, err
-	}
-	settings := h.service.settings
-	after, limit := max(seen, settings.Expiry.ExpiredPostsUpTo(of.Today)), min(settings.Caps.FeedCountLimit(), of.MaxItems())
-	entries, err := posts.UnreadFeed(ctx, h.service.db, of.User, after, limit)
+	entries, err := posts.UnreadFeed(ctx, h.service.db, of.User, max(services.PostID(of.SeenPositions[positions.HomeFeedView]), h.service.settings.Expiry.ExpiredPostsUpTo(of.Today)), min(h.service.settings.Caps.FeedCountLimit(), of.MaxItems()))
 	if err != nil {
 		return nil, err
 	}

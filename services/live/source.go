@@ -77,17 +77,13 @@ func (l Source) Explain(ctx context.Context, of source.ExplainRequest) ([]servic
 	if err != nil {
 		return nil, err
 	}
-	seen, err := positions.Of[uint64](ctx, l.service.db, of.User, positions.LiveBoardView)
-	if err != nil {
-		return nil, err
-	}
 	after := l.service.expiry.ExpiredUpTo(services.SourceLiveBoard, of.Today)
 	for i := range hosts {
 		// A show counts if it went live after the follow and has not expired.
 		hosts[i].ItemsCountAfter = max(hosts[i].ItemsCountAfter, after)
 	}
 	explanation := services.Explanation{Source: services.SourceLiveBoard, Count: of.Badges.LiveBoard}
-	for _, show := range l.service.Memory.liveSince(hosts, seen) {
+	for _, show := range l.service.Memory.liveSince(hosts, of.SeenPositions[positions.LiveBoardView]) {
 		explanation.Items = append(explanation.Items, services.Item{
 			ID: show.GlobalID(), At: show.StartedAt, Count: 1, ClearedBy: source.ClearingMutationWithInput("markLiveBoardSeen", ""),
 		})

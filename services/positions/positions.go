@@ -58,8 +58,8 @@ func OfUsers[P ~uint64](ctx context.Context, r sql.Reader, users []services.User
 	return sql.ReadMap[services.UserID, P](ctx, r, st, of, viewCode)
 }
 
-// OfViews returns a user's positions in some views, such as HomeFeedView, by the code of the view. Views that the user never looked at
-// are absent. What a position is depends on the view, as in Advance.
-func OfViews(ctx context.Context, r sql.Reader, user services.UserID, viewCodes ...string) (map[string]uint64, error) {
-	return sql.ReadMap[string, uint64](ctx, r, positionsOf, user, viewCodes)
+// OfUser returns a user's positions in the home feed and in the live board, by the code of the view. A view that the user never looked at
+// is absent. What a position is depends on the view, as in Advance.
+func OfUser(ctx context.Context, r sql.Reader, user services.UserID) (map[string]uint64, error) {
+	return sql.ReadMap[string, uint64](ctx, r, positionsOf, user, []string{HomeFeedView, LiveBoardView})
 }

@@ -235,7 +235,7 @@ func (p *Projector) rebuild(ctx context.Context, user services.UserID, reason re
 
 // readRebuildFacts reads everything of a user's document. It reads all positions by one statement.
 func (p *Projector) readRebuildFacts(ctx context.Context, user services.UserID) (facts rebuildFacts, err error) {
-	seen, err := positions.OfViews(ctx, p.db, user, append(p.positionViews(), positions.HomeFeedView)...)
+	seen, err := positions.OfUser(ctx, p.db, user)
 	if err != nil {
 		return facts, err
 	}

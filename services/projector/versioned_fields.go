@@ -11,13 +11,12 @@ import (
 // VersionedFieldReader reads one source's versioned fields of a user from the facts.
 type VersionedFieldReader func(ctx context.Context, user services.UserID) ([]rdb.VersionedField, error)
 
-// seenPositions are a user's positions in the views of registered readers, by view code; a view that they never looked at is absent.
+// seenPositions are a user's positions, by the code of the view: see positions.OfUser.
 type seenPositions = map[string]uint64
 
 // namedVersionedFieldReader has the two readers of one source's versioned fields, and the name under which they are registered.
 type namedVersionedFieldReader struct {
-	name         string
-	positionView string // the view whose position read needs, or ""
+	name string
 	// read is for rebuilds.
 	read  func(ctx context.Context, user services.UserID, at seenPositions) ([]rdb.VersionedField, error)
 	audit VersionedFieldReader // reads the same fields for the audit, without the code of read
@@ -26,7 +25,7 @@ type namedVersionedFieldReader struct {
 // AddVersionedFields adds a source's two readers, before the first rebuild. read is for rebuilds. audit reads the same fields from SQL
 // without the code of read, so that the audit finds errors in read. It panics when the name is taken.
 func (p *Projector) AddVersionedFields(name string, read, audit VersionedFieldReader) {
-	p.addReader(namedVersionedFieldReader{name, "", func(ctx context.Context, user services.UserID, _ seenPositions) ([]rdb.VersionedField, error) {
+	p.addReader(namedVersionedFieldReader{name, func(ctx context.Context, user services.UserID, _ seenPositions) ([]rdb.VersionedField, error) {
 		return read(ctx, user)
 	}, audit})
 }
@@ -34,7 +33,7 @@ func (p *Projector) AddVersionedFields(name string, read, audit VersionedFieldRe
 // AddPositionReader adds the two readers of a source whose only versioned field is a user's position in a view: of makes the field of
 // the position, for rebuilds, and audit reads the field for the audit. A rebuild reads the positions in all views at once.
 func (p *Projector) AddPositionReader(name, view string, of func(position uint64) rdb.VersionedField, audit VersionedFieldReader) {
-	p.addReader(namedVersionedFieldReader{name, view, func(_ context.Context, _ services.UserID, at seenPositions) ([]rdb.VersionedField, error) {
+	p.addReader(namedVersionedFieldReader{name, func(_ context.Context, _ services.UserID, at seenPositions) ([]rdb.VersionedField, error) {
 		// Without a position the field keeps its initial value, and costs nothing.
 		if at[view] == 0 {
 			return nil, nil
@@ -53,17 +52,7 @@ func (p *Projector) addReader(added namedVersionedFieldReader) {
 	p.versionedFieldReaders = append(p.versionedFieldReaders, added)
 }
 
-// positionViews are the views whose positions the registered readers need.
-func (p *Projector) positionViews() (views []string) {
-	for _, reader := range p.versionedFieldReaders {
-		if reader.positionView != "" {
-			views = append(views, reader.positionView)
-		}
-	}
-	return views
-}
-
-// readVersionedFields reads all versioned fields of a user. at has the user's positions in the views of positionViews.
+// readVersionedFields reads all versioned fields of a user. at has the user's positions.
 func (p *Projector) readVersionedFields(ctx context.Context, user services.UserID, at seenPositions) (all []rdb.VersionedField, err error) {
 	for _, reader := range p.versionedFieldReaders {
 		fields, err := reader.read(ctx, user, at)

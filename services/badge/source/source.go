@@ -138,14 +138,15 @@ type ShownBadges struct {
 	At     time.Time // when the badges were shown
 }
 
-// ExplainRequest is a request to explain the counts of a user. A source reads everything else itself, such as how far the user has seen
-// its view.
+// ExplainRequest is a request to explain the counts of a user, with their badges and the positions up to which they have seen the
+// home feed and the live board (SeenPositions).
 type ExplainRequest struct {
-	User   services.UserID
-	Badges *services.Badges // whose counts are explained
-	Today  int64            // the day, since 1970
-	Limit  int              // the most items wanted of one count; 0: MaxExplainedItems. A source may list more
-	Since  time.Time        // items before it are not wanted; zero means all are. A source may list them
+	User          services.UserID
+	Badges        *services.Badges  // whose counts are explained
+	SeenPositions map[string]uint64 // by the codes of views: see positions.OfUser
+	Today         int64             // the day, since 1970
+	Limit         int               // the most items wanted of one count; 0: MaxExplainedItems. A source may list more
+	Since         time.Time         // items before it are not wanted; zero means all are. A source may list them
 }
 
 // MaxItems is the largest number of items to list for one count.
