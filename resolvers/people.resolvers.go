@@ -7,7 +7,6 @@ package resolvers
 
 import (
 	"context"
-
 	"tidings/graph"
 	"tidings/services"
 )
