@@ -86,7 +86,9 @@ func eraseKeyFromRefusalsBetween(ctx context.Context, tx *sql.Tx, key string, af
 }
 
 // eraseJobsStep is the step that goes through all jobs of a table, because no index finds those that name a user. Of the jobs that
-// name the user, it deletes dead jobs and jobs that are planned for later than eraseJobsDueAfter, and waits for the others.
+// name the user, it deletes dead jobs and jobs that are planned for later than eraseJobsDueAfter, and waits for the others. It
+// also waits for a planned job of an unknown kind that has the user's ID, because the number may mean something else. After an upgrade of
+// all nodes a later pass knows the kind.
 func (e *Engine) eraseJobsStep(table string, find, remove sql.Statement) erase.Step {
 	bound := erase.ScanPartEndFinder(table, "id")
 	return erase.Step{Name: table, Run: func(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (done erase.StepResult, err error) {
@@ -102,10 +104,11 @@ func (e *Engine) eraseJobsStep(table string, find, remove sql.Statement) erase.S
 			if err := scan(&job.ID, &job.Kind, &job.Key, &job.Payload, &due); err != nil {
 				return err
 			}
+			_, known := e.kinds[job.Kind]
 			switch {
 			case !e.namesUser(job, at.User):
 			// Dead jobs have no time: the statement gives them 0.
-			case due == 0 || due > sql.Micros(tx.Now.Add(eraseJobsDueAfter)):
+			case due == 0 || known && due > sql.Micros(tx.Now.Add(eraseJobsDueAfter)):
 				gone = append(gone, job.ID)
 			default:
 				waiting++

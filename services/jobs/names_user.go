@@ -12,8 +12,7 @@ import (
 )
 
 // NamesUser reports whether a job of a kind names a user, in its key or in its payload. An erasure of the user then removes the job, or
-// waits until it has run. In doubt it reports true: an erasure removes a job too many rather than one too few. A bound of a range of users
-// names nobody.
+// waits until it has run. A bound of a range of users names nobody.
 type NamesUser func(job Job, user services.UserID) bool
 
 // NoUser is the NamesUser of kinds whose jobs name nobody.
@@ -32,15 +31,15 @@ func SecondUserInKey(job Job, user services.UserID) bool {
 }
 
 // UserInPayload returns the NamesUser of jobs whose payload names users. The payload has one JSON object of the type P in each line, and
-// users returns the users that an object names.
+// users returns the users that an object names. A payload of another form, which a node of another version has made, names the user if
+// it has the user's ID anywhere.
 func UserInPayload[P any](users func(payload P) []services.UserID) NamesUser {
 	return func(job Job, user services.UserID) bool {
 		decoder := json.NewDecoder(bytes.NewReader(job.Payload))
 		for {
 			var payload P
 			if err := decoder.Decode(&payload); err != nil {
-				// A payload that cannot be read may name any user.
-				return !errors.Is(err, io.EOF)
+				return !errors.Is(err, io.EOF) && hasNumber(job.Payload, user)
 			}
 			if slices.Contains(users(payload), user) {
 				return true
@@ -61,10 +60,12 @@ func (e *Engine) namesUser(job Job, user services.UserID) bool {
 // mayNameUser is the NamesUser of jobs of unknown kinds. The job may name a user if a part of its key or any number in its payload is the
 // user's ID.
 func mayNameUser(job Job, user services.UserID) bool {
-	if UserInKey(job, user) {
-		return true
-	}
-	decoder := json.NewDecoder(bytes.NewReader(job.Payload))
+	return UserInKey(job, user) || hasNumber(job.Payload, user)
+}
+
+// hasNumber reports whether any number in a payload of JSON is the user's ID.
+func hasNumber(payload []byte, user services.UserID) bool {
+	decoder := json.NewDecoder(bytes.NewReader(payload))
 	// A float would make two large IDs equal.
 	decoder.UseNumber()
 	for {
