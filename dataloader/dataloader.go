@@ -27,7 +27,7 @@ type ShowReader interface {
 	Shows(ctx context.Context, ids []services.ShowID) (map[services.ShowID]live.Show, error)
 }
 
-// Readers has the interfaces that a loader reads posts, users and shows by.
+// Readers has what a loader reads posts, users and shows with.
 type Readers struct {
 	// Posts and Shows read through the node cache, so a loader itself knows no engine.
 	Posts PostReader

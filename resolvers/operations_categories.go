@@ -87,7 +87,7 @@ func (r *Resolver) readSubject(ctx context.Context, id string) (services.Object,
 	}
 	found := false
 	if kind == services.PostType {
-		// Read from the source and not from the loader: ingest checks many subjects, and shows none of them.
+		// Not read by a loader: ingest checks many subjects, and shows none of them.
 		id := services.PostID(object.Number)
 		posts, _, err := r.Readers.Posts.ReadWithAuthors(ctx, []services.PostID{id}, nil)
 		if err != nil {

@@ -88,7 +88,7 @@ type Resolver struct {
 	Acts      *acts.Service    // what operators did
 	// Exports reads SQL alone: personal data that an operator reads must not come from a copy.
 	Exports export.Reader
-	Readers dataloader.Readers // what the loaders of responses read by
+	Readers dataloader.Readers // what loaders read with
 }
 
 // BadgeService are the badges of users, as badge.Service has them. Tests put another implementation in its place. The interface has

@@ -14,7 +14,7 @@ import (
 // in the operation's own goroutine, until the resolver closes its channel or the context ends.
 //
 // The first event is charged with the operation. Each other event is charged once it is sent. After a refusal deliverEvents waits
-// as long as the refusal says, and then tries again to pay, before it sends another event. While it waits it goes on taking events,
+// as long as the refusal says, and then tries the charge again, before it sends another event. While it waits it goes on taking events,
 // and keeps the newest. If it did not take them, it could get an old one after the wait, because a resolver may try to send an
 // event before it looks for a newer one. The end of the channel is noticed at once too.
 //

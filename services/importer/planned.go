@@ -61,7 +61,7 @@ func (b *PlannedBatch[R, P]) CommitPlan(ctx context.Context, line int64, plan fu
 			if err := write(ctx, tx, planned); err != nil {
 				return err
 			}
-			// Store it also at the end, when line is 0: a repeated import would otherwise insert posts without a key again.
+			// Store it also at the end, when line is 0: a repeated import would otherwise insert items without a key again.
 			return b.SavePosition(ctx, tx, max(line, b.Report.LastLine))
 		})
 		if !errors.Is(err, ErrTaken) {

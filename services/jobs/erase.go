@@ -88,7 +88,8 @@ func eraseKeyFromRefusalsBetween(ctx context.Context, tx *sql.Tx, key string, af
 // eraseJobsStep is the step that goes through all jobs of a table, because no index finds those that name a user. Of the jobs that
 // name the user, it deletes dead jobs and jobs that are planned for later than eraseJobsDueAfter, and waits for the others. It
 // also waits for a planned job of an unknown kind that has the user's ID, because the number may mean something else. After an upgrade of
-// all nodes a later pass knows the kind.
+// all nodes a later pass knows the kind. A dead job of an unknown kind is deleted in doubt: no node may ever know it again, and the erasure
+// must end.
 func (e *Engine) eraseJobsStep(table string, find, remove sql.Statement) erase.Step {
 	bound := erase.ScanPartEndFinder(table, "id")
 	return erase.Step{Name: table, Run: func(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (done erase.StepResult, err error) {

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// recentFollowAge is the age up to which a session names each follow of its board; older ones it knows by their time alone, see
-	// Session.hasHost.
-	// A follow reaches the viewer's document before the answer to its request, or by its job some seconds later. So a host that was
-	// followed after the session began stays out of its board, but for two kinds of follows that are older than Session.LatestFollow: one
-	// that took longer to arrive, because Redis did not answer, and one that the application reports with a past time.
+	// recentFollowAge is the age up to which a session names its follows one by one. Older follows it knows by their time alone: those up
+	// to Session.LatestFollow are of its board, see Session.hasHost. A follow reaches the viewer's document before the answer to its
+	// request, or by its job some seconds later, so a host that is followed later stays out of the board. Two kinds of later follows
+	// enter it, if their time is not after LatestFollow: one that took longer to arrive, because Redis did not answer, and one that the
+	// application reports with a past time.
 	recentFollowAge = 5 * time.Minute
 	// maxRecentFollows bounds the text of a session: if there are more recent follows, only the latest are named.
 	maxRecentFollows = 32

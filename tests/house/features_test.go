@@ -86,7 +86,7 @@ const (
 
 // featureWord matches the names in package services that belong to one feature. Source and Badge are no such names: a kind of job says
 // which sources' counts it changes.
-var featureWord = regexp.MustCompile(`^(Max)?(Host)?(Post|Show|Notification|Conversation|Message|SiteMessage|Announcement|View|Feed|Follow|Categor|Author|Live|Dot|Mention)`)
+var featureWord = regexp.MustCompile(`^(Max)?(Host)?(Post|Show|Notification|Conversation|Message|SiteMessage|Announcement|View($|[^e])|Feed|Follow|Categor|Author|Live|Dot|Mention|Segment|Reminder|Comment|Like)`)
 
 // checkEngineWords checks that an engine uses no type or constant of a feature. All of these are in package services, which engines
 // import too.

@@ -37,8 +37,8 @@ func TestTheSettingsOfEachPackageAreInTheConfig(t *testing.T) {
 	}
 }
 
-// A default of a setting is in its tag alone. A package with defaults takes them from there by services.WithDefaults, and does not
-// write them again. Those of the node and of commands are for the command line alone, and that of jobs is an argument.
+// A package with defaults in tags takes them from there by services.WithDefaults. That it does not write them again is not checked here:
+// TestSettingsThatAreLeftOutHaveTheDefaults compares the values. Those of the node and of commands are for the command line alone, and that of jobs is an argument.
 func TestEachPackageTakesItsDefaultsFromTheTags(t *testing.T) {
 	checked := 0
 	for pkg := range packageLayers {
