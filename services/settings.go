@@ -1,6 +1,7 @@
 package services
 
 import (
+	"fmt"
 	"log/slog"
 	"reflect"
 	"strconv"
@@ -8,9 +9,9 @@ import (
 	"time"
 )
 
-// WithDefaults returns settings with the value of the tag `default` in each field that is zero. The command line takes the defaults from
-// the same tags; this is for tests and for programs that embed a package, which set only what they need. A zero that the tag `min`
-// allows is a value, such as no limit, and stays.
+// WithDefaults returns settings with the value of the tag `default` in each field that is zero or an empty list. The command line takes the
+// defaults from the same tags; this is for tests and for programs that embed a package, which set only what they need. A zero that the tag
+// `min` allows is a value, such as no limit, and stays. Bounds are not checked here: only the command line refuses what is outside.
 func WithDefaults[T any](settings T) T {
 	setDefaults(reflect.ValueOf(&settings).Elem())
 	return settings
@@ -63,6 +64,8 @@ func DecodeSetting(text string, field reflect.Value) (err error) {
 		*target, err = time.ParseDuration(text)
 	case *slog.Level:
 		err = target.UnmarshalText([]byte(text))
+	default:
+		return fmt.Errorf("no setting is of the type %s", field.Type())
 	}
 	return err
 }

@@ -68,8 +68,8 @@ type CountField struct {
 	CountIn func(*Badges) *Count // finds the field in badges
 }
 
-// CountFields are the fields of the sources with a single count, in the order of Badges. Badges.Parts, the hash of pushes and tests take them from here. A
-// source with several counts has a type of its own, and a loop in Badges.Parts.
+// CountFields are the fields of the sources with a single count, in the order of Badges. Badges.Parts, the hash of pushes and tests take
+// them from here. A source with several counts has a type of its own, and a loop in Badges.Parts.
 var CountFields = []CountField{
 	{SourceHomeFeed, "homeFeed", func(b *Badges) *Count { return &b.HomeFeed }},
 	{SourceAnnouncements, "announcements", func(b *Badges) *Count { return &b.Announcements }},

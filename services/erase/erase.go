@@ -19,7 +19,8 @@ import (
 type StepPosition struct {
 	User        services.UserID
 	UserKey     string
-	ResumeAfter int64 // where the previous run ended; 0: the beginning
+	Began       time.Time // when the erasure began
+	ResumeAfter int64     // where the previous run ended; 0: the beginning
 	// LaterPass says that this is not the first pass. A later pass also removes data that earlier passes kept for the jobs of other
 	// users, because those jobs have read it meanwhile.
 	LaterPass bool

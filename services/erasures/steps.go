@@ -96,7 +96,7 @@ func (s *Service) runNextStep(ctx context.Context, user services.UserID) (at era
 			return nil
 		}
 		index := s.stepIndex[at.step] // 0 for a step of another release: all steps then run again, which does no harm
-		result, err := s.cfg.Steps[index].Run(ctx, tx, erase.StepPosition{User: user, UserKey: at.key, ResumeAfter: at.stepPosition, LaterPass: at.pass > 1})
+		result, err := s.cfg.Steps[index].Run(ctx, tx, erase.StepPosition{User: user, UserKey: at.key, Began: at.began, ResumeAfter: at.stepPosition, LaterPass: at.pass > 1})
 		if err != nil {
 			return fmt.Errorf("step %s: %w", at.step, err)
 		}

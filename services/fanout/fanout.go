@@ -83,7 +83,7 @@ func New(cfg Config) *Fanout {
 	}
 	f := &Fanout{
 		ChunkSize: cfg.ChunkSize, jobs: cfg.Jobs, projector: cfg.Projector, db: cfg.DB, redis: cfg.Redis, clock: cfg.Clock,
-		ids: cfg.IDs, log: cfg.Log, thresholds: services.FollowerThresholds{Big: cfg.BigFollowers, Huge: cfg.HugeFollowers},
+		ids: cfg.IDs, log: cfg.Log, thresholds: services.FollowerThresholds{Big: cfg.BigFollowers, Huge: max(cfg.BigFollowers, cfg.HugeFollowers)},
 	}
 	for _, kinds := range [][]jobs.Kind{f.feedKinds(), f.authorKinds(), f.restrictionKinds()} {
 		f.jobs.Register(kinds...)

@@ -35,6 +35,9 @@ var (
 // Those that are planned for later, such as the ends of mutes, are deleted.
 const eraseJobsDueAfter = time.Minute
 
+// eraseUnknownJobsAfter is how long an erasure waits for jobs of unknown kinds: longer than the upgrade of all nodes takes.
+const eraseUnknownJobsAfter = 24 * time.Hour
+
 // EraseSteps are the steps that remove the idempotency keys of a user, the user's name in the keys of others, and the jobs that
 // name the user. Due jobs still update projections, so they run: a pass that finds such a job is followed by another one.
 func (e *Engine) EraseSteps() []erase.Step {
@@ -87,9 +90,8 @@ func eraseKeyFromRefusalsBetween(ctx context.Context, tx *sql.Tx, key string, af
 
 // eraseJobsStep is the step that goes through all jobs of a table, because no index finds those that name a user. Of the jobs that
 // name the user, it deletes dead jobs and jobs that are planned for later than eraseJobsDueAfter, and waits for the others. It
-// also waits for a planned job of an unknown kind that has the user's ID, because the number may mean something else. After an upgrade of
-// all nodes a later pass knows the kind. A dead job of an unknown kind is deleted in doubt: no node may ever know it again, and the erasure
-// must end.
+// waits for every job of an unknown kind that has the user's ID, because the number may mean something else: during an upgrade of the
+// nodes, a later pass knows the kind. After eraseUnknownJobsAfter it deletes such jobs, since no node may ever know their kind.
 func (e *Engine) eraseJobsStep(table string, find, remove sql.Statement) erase.Step {
 	bound := erase.ScanPartEndFinder(table, "id")
 	return erase.Step{Name: table, Run: func(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (done erase.StepResult, err error) {
@@ -108,8 +110,10 @@ func (e *Engine) eraseJobsStep(table string, find, remove sql.Statement) erase.S
 			_, known := e.kinds[job.Kind]
 			switch {
 			case !e.namesUser(job, at.User):
+			case !known && tx.Now.Before(at.Began.Add(eraseUnknownJobsAfter)):
+				waiting++
 			// Dead jobs have no time: the statement gives them 0.
-			case due == 0 || known && due > sql.Micros(tx.Now.Add(eraseJobsDueAfter)):
+			case !known || due == 0 || due > sql.Micros(tx.Now.Add(eraseJobsDueAfter)):
 				gone = append(gone, job.ID)
 			default:
 				waiting++
@@ -117,7 +121,9 @@ func (e *Engine) eraseJobsStep(table string, find, remove sql.Statement) erase.S
 			return nil
 		})
 		if err == nil && len(gone) > 0 {
-			_, err = tx.Run(ctx, remove, gone)
+			var removed int
+			removed, err = tx.Run(ctx, remove, gone)
+			waiting += len(gone) - removed // the others are running
 		}
 		return erase.StepResult{ResumeAfter: end, More: !last, NeedsLaterPass: waiting > 0}, err
 	}}

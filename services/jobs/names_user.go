@@ -36,6 +36,7 @@ func SecondUserInKey(job Job, user services.UserID) bool {
 func UserInPayload[P any](users func(payload P) []services.UserID) NamesUser {
 	return func(job Job, user services.UserID) bool {
 		decoder := json.NewDecoder(bytes.NewReader(job.Payload))
+		decoder.DisallowUnknownFields() // another version may have added a field with a user
 		for {
 			var payload P
 			if err := decoder.Decode(&payload); err != nil {

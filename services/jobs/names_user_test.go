@@ -9,6 +9,7 @@ import (
 	"tidings/services/erase"
 	"tidings/services/jobs"
 	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // paintPayload is the payload of a kind of the tests.
@@ -33,7 +34,7 @@ func TestAJobNamesTheUsersThatItsKindSays(t *testing.T) {
 		{jobs.SecondUserInKey, "17/4", "", false}, {jobs.SecondUserInKey, "4/17", "", true}, {jobs.SecondUserInKey, "17", "", false},
 		{inPayload, "", `{"Painters":[3,17]}`, true}, {inPayload, "17", `{"Painters":[3,170],"Color":17}`, false},
 		{inPayload, "", "{\"Painters\":[3]}\n{\"Painters\":[17]}", true}, {inPayload, "17", "", false},
-		{inPayload, "", "not JSON 17", false}, {inPayload, "", `{"Painters":"all","Color":4}`, false}, {inPayload, "", `{"Painters":"all","Of":[17]}`, true},
+		{inPayload, "", "not JSON 17", false}, {inPayload, "", `{"Painters":"all","Color":4}`, false}, {inPayload, "", `{"Painters":"all","Of":[17]}`, true}, {inPayload, "", `{"Painters":[3],"Of":17}`, true},
 	} {
 		if got := c.in(jobs.Job{Key: c.key, Payload: []byte(c.payload)}, 17); got != c.want {
 			t.Errorf("the key %q and the payload %q: %t, want %t", c.key, c.payload, got, c.want)
@@ -41,8 +42,8 @@ func TestAJobNamesTheUsersThatItsKindSays(t *testing.T) {
 	}
 }
 
-// An erasure removes the planned jobs that name the user, as their kinds say. It waits for jobs of a kind that this node does not know, if
-// they may name the user.
+// An erasure removes the planned jobs that name the user, as their kinds say. For jobs of a kind that this node does not know, and that may
+// name the user, it waits for a day, and then removes them.
 func TestAnErasureRemovesTheJobsThatNameItsUser(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, n *node) {
 		paint := shortJobKind("paint", doNothing)
@@ -56,11 +57,12 @@ func TestAnErasureRemovesTheJobsThatNameItsUser(t *testing.T) {
 			job.NotBefore = n.clock.Now().Add(time.Hour)
 			n.enqueue(job)
 		}
+		began := n.clock.Now()
 		erasesAll := func(user services.UserID) (all bool) {
 			all = true
 			for _, step := range n.EraseSteps() {
 				n.must(n.db.Write(t.Context(), func(tx *sql.Tx) error {
-					result, err := step.Run(t.Context(), tx, erase.StepPosition{User: user, UserKey: "leaver"})
+					result, err := step.Run(t.Context(), tx, erase.StepPosition{User: user, UserKey: "leaver", Began: began})
 					all = all && !result.NeedsLaterPass
 					return err
 				}))
@@ -73,14 +75,18 @@ func TestAnErasureRemovesTheJobsThatNameItsUser(t *testing.T) {
 		if !erasesAll(99) {
 			t.Error("the erasure of a user whom no job names waits")
 		}
-		n.clock.advance(2 * time.Hour)
-		var left []string
-		for _, job := range n.claimOf("paint", "dry", "new") {
-			left = append(left, job.Kind+" "+job.Key)
+		wantLeft := func(want ...string) {
+			left, err := sqltest.QueryLines(t.Context(), n.db, "SELECT kind || ' ' || key FROM jobs ORDER BY kind, key")
+			n.must(err)
+			if !slices.Equal(left, want) {
+				t.Errorf("left are %v, want %v", left, want)
+			}
 		}
-		slices.Sort(left)
-		if want := []string{"dry 17", "new 17", "new 4/17", "new a", "new b", "new c", "paint 4"}; !slices.Equal(left, want) {
-			t.Errorf("left are %v, want %v", left, want)
+		wantLeft("dry 17", "new 17", "new 4/17", "new a", "new b", "new c", "paint 4")
+		n.clock.advance(24 * time.Hour)
+		if !erasesAll(17) {
+			t.Error("the erasure waits for more than a day")
 		}
+		wantLeft("dry 17", "new b", "new c", "paint 4")
 	})
 }

@@ -104,8 +104,13 @@ func Edge(ctx context.Context, db *sql.DB, follower, followee services.UserID) (
 
 // Edges returns the follows by which some users follow one user and see that user's posts. Users without such a follow are absent.
 func Edges(ctx context.Context, db *sql.DB, followers []services.UserID, followee services.UserID) (map[services.UserID]services.FollowEdge, error) {
-	list, err := readEdgesTo(ctx, db, followee, edgesTo, followers, followee)
-	return services.KeyBy(list, func(edge services.FollowEdge) services.UserID { return edge.Follower }), err
+	return sql.ReadByKey(ctx, db, edgesTo, []any{followers, followee}, func(scan sql.Scan, follower *services.UserID, edge *services.FollowEdge) error {
+		var held int64
+		err := scan(follower, &edge.PostsCountAfter, &held)
+		edge.Follower, edge.Followee = *follower, followee
+		*edge = WithDecodedMode(*edge, held)
+		return err
+	})
 }
 
 // EdgesFrom returns the follows by which one user follows some users and sees their posts. Users without such a follow are absent.

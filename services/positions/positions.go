@@ -58,8 +58,11 @@ func OfUsers[P ~uint64](ctx context.Context, r sql.Reader, users []services.User
 	return sql.ReadMap[services.UserID, P](ctx, r, st, of, viewCode)
 }
 
-// OfUser returns a user's positions in the home feed and in the live board, by the code of the view. A view that the user never looked at
+// Views are the codes of the views whose positions OfUser reads.
+var Views = []string{HomeFeedView, LiveBoardView}
+
+// OfUser returns a user's positions in Views, by the code of the view. A view that the user never looked at
 // is absent. What a position is depends on the view, as in Advance.
 func OfUser(ctx context.Context, r sql.Reader, user services.UserID) (map[string]uint64, error) {
-	return sql.ReadMap[string, uint64](ctx, r, positionsOf, user, []string{HomeFeedView, LiveBoardView})
+	return sql.ReadMap[string, uint64](ctx, r, positionsOf, user, Views)
 }

@@ -3,8 +3,10 @@ package projector
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"tidings/services"
+	"tidings/services/positions"
 	"tidings/services/rdb"
 )
 
@@ -31,8 +33,12 @@ func (p *Projector) AddVersionedFields(name string, read, audit VersionedFieldRe
 }
 
 // AddPositionReader adds the two readers of a source whose only versioned field is a user's position in a view: of makes the field of
-// the position, for rebuilds, and audit reads the field for the audit. A rebuild reads the positions in all views at once.
+// the position, for rebuilds, and audit reads the field for the audit. A rebuild reads the positions in all views at once. It panics for a
+// view that is not in positions.Views.
 func (p *Projector) AddPositionReader(name, view string, of func(position uint64) rdb.VersionedField, audit VersionedFieldReader) {
+	if !slices.Contains(positions.Views, view) {
+		panic(fmt.Sprintf("projector: no rebuild reads the position in the view %q", view))
+	}
 	p.addReader(namedVersionedFieldReader{name, func(_ context.Context, _ services.UserID, at seenPositions) ([]rdb.VersionedField, error) {
 		// Without a position the field keeps its initial value, and costs nothing.
 		if at[view] == 0 {
