@@ -8,6 +8,9 @@ type Explanation struct {
 	Part   string // the category or type, if the source has several
 	Count  Count
 	Items  []Item // newest first
+
+	// Ahead is set for alerts only: Items add up to more than Count, which does not have all of them yet.
+	Ahead bool
 }
 
 // Item is one item behind a count.

@@ -12,10 +12,13 @@ import (
 
 // ExplainNewest explains the counts of some sources, each by the newest of its items that may alert the user and are not older than
 // since. badges are the user's, from Peek. A count without such an item is absent.
+//
+// An item is in the facts a moment before it is in the badges, which may have been read in that moment. If the items that a source lists
+// add up to more than the count, the explanation says that it is ahead: an alert would have a total without some of them.
 func (s *Service) ExplainNewest(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source, since time.Time) ([]services.Explanation, error) {
 	ctx = services.Observe(ctx) // as in Peek: this read is no visit
-	// Limit 1: a source need not list more than the newest item, but may.
-	of := source.ExplainRequest{User: user, Badges: badges, Today: s.moment(ctx).Today(), Limit: 1, Since: since}
+	// Limit 1: a source need not list more than the newest item. It lists more if its facts can be ahead of its count.
+	of := source.ExplainRequest{User: user, Badges: badges, Today: s.moment(ctx).Today(), Limit: 1}
 	var newest []services.Explanation
 	for _, one := range s.sources {
 		if !slices.Contains(sources, one.Key()) {
@@ -34,13 +37,15 @@ func (s *Service) ExplainNewest(ctx context.Context, user services.UserID, badge
 		}
 		for _, explanation := range found {
 			var item services.Item
+			listed := 0
 			for _, other := range explanation.Items {
+				listed += other.Count
 				if alerts(explanation.Part, other.At) && other.At.After(item.At) && !other.At.Before(since) {
 					item = other
 				}
 			}
 			if item.ID != "" {
-				explanation.Items = []services.Item{item}
+				explanation.Items, explanation.Ahead = []services.Item{item}, listed > explanation.Count.Value
 				newest = append(newest, explanation)
 			}
 		}

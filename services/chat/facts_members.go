@@ -22,6 +22,15 @@ func membershipsPageSQL(user, past string) string {
 		ORDER BY m.conversation LIMIT $3`
 }
 
+// conversationsPageSQL is a statement that selects a page of at most $4 conversations of a member, the last active first, before a
+// time and an ID. condition chooses among the conversations.
+func conversationsPageSQL(condition string) string {
+	return `SELECT ` + conversationColumns + `, ` + membershipColumns + `
+		FROM conversation_members m CROSS JOIN conversations cv
+		WHERE m.user_number = $1 AND cv.id = m.conversation AND m.left_at = 0 AND (cv.last_at < $2 OR cv.last_at = $2 AND cv.id < $3)` + condition + `
+		ORDER BY cv.last_at DESC, cv.id DESC LIMIT $4`
+}
+
 // membershipColumnsAsText is membershipColumns as one text, from which fmt.Sscan reads them.
 var membershipColumnsAsText = `CAST(` + strings.ReplaceAll(membershipColumns, `,`, ` AS TEXT) || ' ' || CAST(`) + ` AS TEXT)`
 
@@ -55,10 +64,11 @@ var (
 	lastSequencesOf = sql.NewStatement("last sequences of conversations", `SELECT id, head, last_at, way, revision FROM conversations WHERE {in id $1 BIGINT}`)
 
 	// The list is sorted by the last activity of each conversation, so all of the user's memberships are read.
-	conversationsOf = sql.NewStatement("conversations of a user", `SELECT `+conversationColumns+`, `+membershipColumns+`
-		FROM conversation_members m CROSS JOIN conversations cv
-		WHERE m.user_number = $1 AND cv.id = m.conversation AND m.left_at = 0 AND (cv.last_at < $2 OR cv.last_at = $2 AND cv.id < $3)
-		ORDER BY cv.last_at DESC, cv.id DESC LIMIT $4`)
+	conversationsOf = sql.NewStatement("conversations of a user", conversationsPageSQL(""))
+
+	// The conditions are those of services.Membership.Unread and UnreadMentions.
+	unreadConversationsOf = sql.NewStatement("unread conversations of a user", conversationsPageSQL(`
+			AND NOT m.inside AND (m.mentions > 0 OR NOT m.muted AND cv.head - m.base + m.k > 0)`))
 
 	conversationsByID = sql.NewStatement("conversations by id", `SELECT `+conversationColumns+`, `+membershipColumns+`
 		FROM conversations cv CROSS JOIN conversation_members m
@@ -173,6 +183,11 @@ func SequencesOf(ctx context.Context, db *sql.DB, ids []services.ConversationID)
 // of the last conversation that was listed.
 func statesOf(ctx context.Context, db *sql.DB, user services.UserID, before time.Time, id services.ConversationID, limit int) ([]MemberState, error) {
 	return readStates(ctx, db, conversationsOf, user, before, id, limit)
+}
+
+// unreadStatesOf is statesOf without the conversations that have nothing unread. Messages that are too old to count are unread here.
+func unreadStatesOf(ctx context.Context, db *sql.DB, user services.UserID, before time.Time, id services.ConversationID, limit int) ([]MemberState, error) {
+	return readStates(ctx, db, unreadConversationsOf, user, before, id, limit)
 }
 
 // statesByID reads conversations by ID, for a user. Conversations that the user is not a member of are absent.

@@ -154,26 +154,23 @@ func (s MemberState) item(count int) services.Item {
 	return services.Item{ID: id, At: s.LastActiveAt, Count: count, ClearedBy: source.ClearingMutation("markConversationRead", "conversationId", id)}
 }
 
-// Newest explains the unread messages by the last active conversation with unread messages, and the mentions by the last active
-// conversation with mentions. The two can differ.
+// Newest lists all conversations with unread messages and all with mentions: only all of them say whether a message is in SQL and not
+// in the count yet. That is common in a burst, because the messages of a conversation are projected at most ten times a second.
 func (c Source) Newest(ctx context.Context, of source.ExplainRequest) (explanations []services.Explanation, known bool, err error) {
 	unread := services.Explanation{Source: services.SourceConversations, Count: of.Badges.Conversations.Total}
 	mentions := services.Explanation{Source: services.SourceConversations, Part: services.MentionsPart, Count: of.Badges.Conversations.Mentions}
 	add := func(to *services.Explanation, state MemberState, count int, loose bool) {
-		if count > 0 && len(to.Items) == 0 {
-			to.Items = []services.Item{state.item(count)}
-			to.Items[0].AtIsUncertain = loose // the last message need not be one of the mentions that count
+		if count > 0 {
+			item := state.item(count)
+			item.AtIsUncertain = loose // the last message need not be one of the mentions that count
+			to.Items = append(to.Items, item)
 		}
 	}
 	err = c.eachConversation(ctx, of.User, true, func(state MemberState) bool {
-		if state.LastActiveAt.Before(of.Since) {
-			return false // so are all that follow
-		}
 		own := c.service.applyMuteSetting(state.Membership)
 		add(&unread, state, countInBadges(own), own.Muted)
 		add(&mentions, state, int(own.UnreadMentions()), true)
-		// A search for a mention that does not exist would walk the whole list, so the search for a mention needs a count above 0.
-		return len(unread.Items) == 0 || len(mentions.Items) == 0 && mentions.Count.Value > 0
+		return len(unread.Items) < source.MaxExplainedItems
 	})
 	return []services.Explanation{unread, mentions}, true, err
 }
@@ -230,17 +227,21 @@ func (c Source) addOnReadCount(sums *services.ConversationSums, now time.Time) (
 	return counted.Complete
 }
 
-// eachConversation visits a user's conversations, the last active first, until do returns false. If aged is true, messages that are
-// too old to count are left out of their counts.
-func (c Source) eachConversation(ctx context.Context, user services.UserID, aged bool, do func(state MemberState) bool) error {
+// eachConversation visits a user's conversations, the last active first, until do returns false. If unread is true, it leaves out
+// conversations without unread messages, and takes messages that are too old to count out of the counts of the others.
+func (c Source) eachConversation(ctx context.Context, user services.UserID, unread bool, do func(state MemberState) bool) error {
 	const page = 200
+	list := statesOf
+	if unread {
+		list = unreadStatesOf
+	}
 	before, last := c.service.Clock.Now().Add(24*time.Hour), services.ConversationID(0) // this node's clock may be behind the writer's
 	for {
-		states, err := statesOf(ctx, c.service.DB, user, before, last, page)
+		states, err := list(ctx, c.service.DB, user, before, last, page)
 		if err != nil {
 			return err
 		}
-		if aged {
+		if unread {
 			if err := c.service.removeExpiredFromStates(ctx, states, services.DayOf(c.service.Clock.Now())); err != nil {
 				return err
 			}

@@ -122,6 +122,17 @@ func (s Source) Explain(ctx context.Context, of source.ExplainRequest) (explanat
 	return explanations, nil
 }
 
+// Newest lists up to one message more than the types count: with it the caller sees that a message is in SQL and not in the count yet.
+func (s Source) Newest(ctx context.Context, of source.ExplainRequest) (explanations []services.Explanation, known bool, err error) {
+	for _, kind := range of.Badges.SiteMessages.Types {
+		of.Limit = max(of.Limit, kind.Count.Value+1)
+	}
+	// With more unread messages than are counted, one more says nothing.
+	of.Limit = min(of.Limit, services.MaxCountedSiteMessages)
+	explanations, err = s.Explain(ctx, of)
+	return explanations, true, err
+}
+
 // Digest counts the messages of each type that were sent since a moment, read or not.
 func (s Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	first := ID(services.SortableIDAt(since))

@@ -118,18 +118,20 @@ func (s *Service) explainDifference(ctx context.Context, user services.UserID, b
 	found.newestOfFallenParts = map[string]AlertItem{}
 	for _, explanation := range newest {
 		source, part, item := explanation.Source, explanation.Part, explanation.Items[0]
-		name, cause := services.PartName(source, part), AlertItem{Source: source, Part: part, ID: item.ID, At: item.At}
+		name, cause := services.PartName(source, part), AlertItem{Source: source, Part: part, ID: item.ID, At: item.At, Ahead: explanation.Ahead}
 		if fell[name] {
 			found.newestOfFallenParts[name] = cause
 		}
 		// An item of a part that only fell is no news. Neither is an old item that raised the count: by an import, by the end of a
 		// mute, or by a follow mode in which more counts.
-		if !rose[name] && (!shifted[name] || item.AtIsUncertain) || item.At.Before(since.forSource(source)) || item.At.Before(recent) {
+		//
+		// A part that moved, and whose newest items are not all counted yet, waits for the next change. A part that rose does not wait: in
+		// a long burst of messages some are never counted yet.
+		if !rose[name] && (!shifted[name] || item.AtIsUncertain || cause.Ahead) || item.At.Before(since.forSource(source)) || item.At.Before(recent) {
 			continue
 		}
-		// The item was reported already. An item of the same time with another ID is a new one.
-		if seen, some := before.newestReported(source, part); some && (item.At.Before(seen.At) || item.At.Equal(seen.At) && item.ID == seen.ID) {
-			continue
+		if seen, some := before.newestReported(source, part); some && seen.covers(cause) {
+			continue // the item was reported already
 		}
 		found.newItems = append(found.newItems, cause)
 	}

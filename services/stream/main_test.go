@@ -22,6 +22,7 @@ type testWorld struct {
 	likes                map[services.UserID]int           // the number of unread likes
 	siteMessageVersions  map[services.UserID]uint64        // for a user in it, likes counts site messages, whose facts have this version
 	newestItem           map[services.UserID]services.Item // the newest item
+	newestIsAhead        map[services.UserID]bool          // the count lacks some of the newest items
 	nextChangeAt         map[services.UserID]time.Time     // when time alone changes the badges
 	badgeReadErrors      map[services.UserID]error         // the error of reading the badges, if any
 	lastNewestItemsSince time.Time                         // the time since which readNewestItems was last asked for items
@@ -31,7 +32,7 @@ type testWorld struct {
 
 func newTestWorld(b *peopletest.TestDB) *testWorld {
 	return &testWorld{
-		TestDB: b, likes: map[services.UserID]int{}, siteMessageVersions: map[services.UserID]uint64{}, newestItem: map[services.UserID]services.Item{}, nextChangeAt: map[services.UserID]time.Time{},
+		TestDB: b, likes: map[services.UserID]int{}, siteMessageVersions: map[services.UserID]uint64{}, newestItem: map[services.UserID]services.Item{}, newestIsAhead: map[services.UserID]bool{}, nextChangeAt: map[services.UserID]time.Time{},
 		badgeReadErrors: map[services.UserID]error{},
 	}
 }
@@ -85,7 +86,7 @@ func (w *testWorld) readNewestItems(_ context.Context, user services.UserID, _ *
 	if _, letters := w.siteMessageVersions[user]; letters {
 		source, part = services.SourceSiteMessages, "general"
 	}
-	return []services.Explanation{{Source: source, Part: part, Items: []services.Item{item}}}, nil
+	return []services.Explanation{{Source: source, Part: part, Items: []services.Item{item}, Ahead: w.newestIsAhead[user]}}, nil
 }
 
 // newService makes a stream that is on, with a lease of a tenth of a second and no lap after the first.

@@ -42,6 +42,19 @@ type AlertItem struct {
 	// EarlierAlertSeq is the version of the part's earlier alert, which this one hides. The earlier alert counts again if this item
 	// is read first.
 	EarlierAlertSeq uint64 `json:"e,omitempty"`
+
+	// Ahead says that the total of the version lacks some items, which may include this one. So the item alerts again once all of them
+	// are counted: a device that takes only alerts would keep the lower total.
+	Ahead bool `json:"l,omitempty"`
+}
+
+// covers reports whether an alert of item would be no news after a.
+func (a AlertItem) covers(item AlertItem) bool {
+	// An item of the same time with another ID is a new one.
+	if item.At.Equal(a.At) {
+		return item.ID == a.ID && (item.Ahead || !a.Ahead)
+	}
+	return item.At.Before(a.At)
 }
 
 // State is what a change shows, and the data that later changes are compared with. It is stored as JSON: the zero value of an

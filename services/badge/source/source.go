@@ -83,7 +83,8 @@ type AlertFilter interface {
 // NewestFinder is a source that finds the newest items of its counts in another way than by Explain: without a read of the facts,
 // or for a count that Explain does not list.
 type NewestFinder interface {
-	// Newest explains the counts of a user by the newest item of each. known is false if only Explain can tell.
+	// Newest explains the counts of a user by the newest items of each. known is false if only Explain can tell. If items can be in
+	// the facts before they are in the count, Newest lists enough items to add up to more than the count in that moment.
 	Newest(ctx context.Context, of ExplainRequest) (explanations []services.Explanation, known bool, err error)
 }
 
@@ -146,7 +147,6 @@ type ExplainRequest struct {
 	SeenPositions map[string]uint64 // by the codes of views: see positions.OfUser
 	Today         int64             // the day, since 1970
 	Limit         int               // the most items wanted of one count; 0: MaxExplainedItems. A source may list more
-	Since         time.Time         // items before it are not wanted; zero means all are. A source may list them
 }
 
 // MaxItems is the largest number of items to list for one count.
