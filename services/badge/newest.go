@@ -14,7 +14,8 @@ import (
 // since. badges are the user's, from Peek. A count without such an item is absent.
 //
 // An item is in the facts a moment before it is in the badges, which may have been read in that moment. If the items that a source lists
-// add up to more than the count, the explanation says that it is ahead: an alert would have a total without some of them.
+// add up to more than the count, the explanation says that it is ahead: an alert would have a total without some of them. A lower bound
+// lacks items at any time, and is not waited for.
 func (s *Service) ExplainNewest(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source, since time.Time) ([]services.Explanation, error) {
 	ctx = services.Observe(ctx) // as in Peek: this read is no visit
 	// Limit 1: a source need not list more than the newest item. It lists more if its facts can be ahead of its count.
@@ -45,7 +46,8 @@ func (s *Service) ExplainNewest(ctx context.Context, user services.UserID, badge
 				}
 			}
 			if item.ID != "" {
-				explanation.Items, explanation.Ahead = []services.Item{item}, listed > explanation.Count.Value
+				explanation.Items = []services.Item{item}
+				explanation.Ahead = listed > explanation.Count.Value && explanation.Count.Precision != services.AtLeast
 				newest = append(newest, explanation)
 			}
 		}

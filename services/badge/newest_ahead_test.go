@@ -78,6 +78,11 @@ func TestNewestItemsAreAheadOfBadgesWithoutThem(t *testing.T) {
 			n.wantNewest(c.what+", counted", reader, before, c.source, false)
 			add(1)
 			n.wantNewest(c.what+", one more", reader, before, c.source, true)
+			if c.source == services.SourceLiveBoard {
+				bound := *before
+				bound.LiveBoard.Precision = services.AtLeast
+				n.wantNewest("a lower bound", reader, &bound, c.source, false)
+			}
 			now := n.peek(reader)
 			n.wantNewest(c.what+", both counted", reader, now, c.source, false)
 			found, err := n.ExplainNewest(t.Context(), reader, now, []services.Source{c.source}, n.Clock.Now().Add(time.Second))
