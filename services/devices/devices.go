@@ -8,11 +8,12 @@
 // The package guarantees that each device is sent the newest badges of its user once changes stop; that the versions of a device
 // rise, because at most one request for a device is under way; that a burst of changes is one message, and the next message
 // replaces one that a push service still holds; that a device belongs to the user who registered it last, and nobody else sees or
-// removes it; and that push services do not wait for each other.
+// removes it; that a push service does not wait for another one, unless it is minor and very many hang; and that the requests of a node
+// at once are bounded, whatever hosts its users name.
 //
 // The parts: Register writes the rows. checkDevices keeps the change stream on while there are devices. The deviceSender follows
-// the stream and sends; pushServices bound what each push service gets at once, and message says what a device gets. See
-// deviceSender for the path of a message.
+// the stream and sends; pushServices bound what each push service and all of them get at once, and message says what a device gets.
+// See deviceSender for the path of a message.
 //
 // On failure: a device is tried again with growing pauses for a day, and given up until its user's next change. A push service
 // that fails for several devices in a row gets one request at a time until one succeeds. A device that its push service does not

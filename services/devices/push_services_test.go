@@ -2,6 +2,7 @@ package devices
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -40,6 +41,60 @@ func TestUnprovenServicesGetFewRequestsAtOnce(t *testing.T) {
 	}
 	if onlyListed, open := l.serviceFilter(now); !onlyListed || len(open) > 0 {
 		t.Errorf("open are %v, among them alone: %t", open, onlyListed)
+	}
+}
+
+// However many hosts users name, the requests to all of them together are bounded. Hosts that accept one message and then hang do not
+// take the place of a push service that has accepted more.
+func TestAllPushServicesTogetherAreBounded(t *testing.T) {
+	const most, hosts = 5, 2 * maxRequestsToMinorServices
+	l, now := newPushServices(most), time.Now()
+	accept := func(service string) {
+		if !l.beginRequest(service, now) {
+			t.Fatalf("no request to %s was begun", service)
+		}
+		l.endAnsweredRequest(service, true)
+	}
+	for i := range hosts {
+		accept(fmt.Sprint("host", i))
+	}
+	for range 2 {
+		accept("real")
+	}
+	var hanging []string
+	for i := range hosts {
+		for name := fmt.Sprint("host", i); l.beginRequest(name, now); {
+			hanging = append(hanging, name)
+		}
+	}
+	if want := maxRequestsToMinorServices + (mainServices-1)*most; len(hanging) != want {
+		t.Errorf("%d requests are under way, want %d", len(hanging), want)
+	}
+	if onlyListed, open := l.serviceFilter(now); !onlyListed || !slices.Equal(open, []string{"real"}) {
+		t.Errorf("open are %v, among them alone: %t", open, onlyListed)
+	}
+	if l.beginRequest("late", now) {
+		t.Error("a request to a further host was begun")
+	}
+	for range most {
+		accept("real")
+	}
+	// Hosts become main ones and minor ones as they answer. The requests under way are counted as what they are then.
+	for i, name := range hanging {
+		if i%3 == 0 {
+			l.endFailedRequest(name, false, now, 0)
+		} else {
+			l.endAnsweredRequest(name, true)
+		}
+		toMinor := 0
+		for _, one := range l.byService {
+			if !one.isMain {
+				toMinor += one.requestsUnderway
+			}
+		}
+		if toMinor != l.requestsToMinorServices {
+			t.Fatalf("after %d answers %d requests go to minor services, counted are %d", i+1, toMinor, l.requestsToMinorServices)
+		}
 	}
 }
 
