@@ -18,10 +18,13 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 )
@@ -32,6 +35,8 @@ const (
 	maxRetryAfter         = time.Hour   // the longest wait that a receiver may ask for by Retry-After
 	maxErrorLength        = 200         // the most characters of an error's text
 	idleConnectionTimeout = time.Minute // how long an unused connection is kept
+	// maxIdleConnections is how many unused connections to all hosts together are kept: each is an open file, and users name hosts.
+	maxIdleConnections = 1024
 	// firstRetryPause is the pause after the first failure. It is so short that a receiver's restart causes hardly any delay.
 	firstRetryPause = 5 * time.Second
 )
@@ -59,18 +64,54 @@ func RetryPause(failures int, most time.Duration) time.Duration {
 type Client struct {
 	tlsTransport, plaintextTransport *http.Transport // for https, and for http
 	timeout                          time.Duration   // the longest that one request may take
+	maxIdleConnections               int64
+	connections, requests            atomic.Int64 // open connections, and requests under way
 }
+
+// dialFunc connects to an address.
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
 // NewClient makes a client. timeout bounds a request; each is the number of idle connections kept open to one host.
 func NewClient(guard Guard, timeout time.Duration, each int) *Client {
+	return newClient(guard.dialer, timeout, each)
+}
+
+// newClient makes a client that connects by the functions that dialer returns for "https" and "http".
+func newClient(dialer func(scheme string) dialFunc, timeout time.Duration, each int) *Client {
+	c := &Client{timeout: timeout, maxIdleConnections: maxIdleConnections}
 	transport := func(scheme string) *http.Transport {
 		return &http.Transport{
 			Proxy:       nil, // a proxy would dial instead of the client, so no address would be checked
-			DialContext: guard.dialer(scheme), ForceAttemptHTTP2: true, DisableCompression: true, MaxResponseHeaderBytes: maxAnswerBytes,
+			DialContext: c.countConnections(dialer(scheme)), ForceAttemptHTTP2: true, DisableCompression: true, MaxResponseHeaderBytes: maxAnswerBytes,
 			MaxIdleConnsPerHost: each, IdleConnTimeout: idleConnectionTimeout, TLSHandshakeTimeout: timeout,
 		}
 	}
-	return &Client{tlsTransport: transport("https"), plaintextTransport: transport("http"), timeout: timeout}
+	c.tlsTransport, c.plaintextTransport = transport("https"), transport("http")
+	return c
+}
+
+// countConnections returns a function that connects by dial, and counts the connections until they are closed.
+func (c *Client) countConnections(dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		c.connections.Add(1)
+		return &countedConn{Conn: conn, closed: sync.OnceFunc(func() { c.connections.Add(-1) })}, nil
+	}
+}
+
+// countedConn is a connection that is counted until it is closed.
+type countedConn struct {
+	net.Conn
+	closed func() // counts the first Close
+}
+
+// Close closes the connection.
+func (c *countedConn) Close() error {
+	c.closed()
+	return c.Conn.Close()
 }
 
 // CloseIdle closes connections that nothing uses.
@@ -92,6 +133,13 @@ type Answer struct {
 func (c *Client) Send(ctx context.Context, build func(ctx context.Context) (*http.Request, error)) (a Answer) {
 	began := time.Now()
 	defer func() { a.Took = time.Since(began) }()
+	c.requests.Add(1)
+	defer c.requests.Add(-1)
+	// Transport.MaxIdleConns would not do: it leaves connections of HTTP/2 open. Several requests may share one of those, so there may
+	// be more idle connections than the difference, by as many as there are requests at most.
+	if c.connections.Load()-c.requests.Load() >= c.maxIdleConnections {
+		c.CloseIdle()
+	}
 	within := c.timeout
 	if end, some := ctx.Deadline(); some {
 		within = min(within, time.Until(end))

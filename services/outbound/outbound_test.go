@@ -2,15 +2,21 @@ package outbound
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode"
 
 	"tidings/services"
 	"tidings/services/outbound/outboundtest"
+	"tidings/tests/eventually"
 )
 
 // No request goes to an address that is not public, whatever its notation, unless the address is allowed. Public addresses
@@ -76,5 +82,59 @@ func TestErrorIsPrintableWhateverTheReceiverSends(t *testing.T) {
 	})
 	if !strings.Contains(a.Err, "certificate is valid for a") || strings.ContainsFunc(a.Err, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		t.Errorf("%q", a.Err)
+	}
+}
+
+// A client keeps few unused connections, whatever number of hosts it has called.
+func TestUnusedConnectionsAreBounded(t *testing.T) {
+	for name, prepare := range map[string]func(*httptest.Server){
+		"http": (*httptest.Server).Start, "https": (*httptest.Server).StartTLS,
+		"HTTP/2": func(server *httptest.Server) {
+			server.EnableHTTP2 = true
+			server.StartTLS()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var open atomic.Int64
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if (name == "HTTP/2") != (r.ProtoMajor == 2) {
+					t.Errorf("the request came by %s", r.Proto)
+				}
+			}))
+			server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+				switch state {
+				case http.StateNew:
+					open.Add(1)
+				case http.StateClosed:
+					open.Add(-1)
+				}
+			}
+			prepare(server)
+			defer server.Close()
+			const most, hosts = 5, 40
+			scheme, _, _ := strings.Cut(server.URL, "://")
+			client := newClient(func(string) dialFunc {
+				return func(ctx context.Context, network, _ string) (net.Conn, error) {
+					return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
+				}
+			}, time.Minute, 1)
+			defer client.CloseIdle()
+			client.maxIdleConnections = most
+			if pool := server.Client().Transport.(*http.Transport).TLSClientConfig; pool != nil {
+				client.tlsTransport.TLSClientConfig = &tls.Config{RootCAs: pool.RootCAs, ServerName: "example.com"} // the certificate's
+			}
+			for i := range hosts {
+				a := client.Send(t.Context(), func(ctx context.Context) (*http.Request, error) {
+					return http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s://host%d.example/", scheme, i), nil)
+				})
+				if a.Err != "" {
+					t.Fatal(a.Err)
+				}
+			}
+			// Well before they are closed because of their age.
+			eventually.HoldsWithin(t, idleConnectionTimeout/2, "few connections are open", func() bool { return open.Load() <= most+1 })
+			client.CloseIdle()
+			eventually.Holds(t, "no connection is open", func() bool { return open.Load() == 0 && client.connections.Load() == 0 })
+		})
 	}
 }
