@@ -37,6 +37,9 @@ type storedPreference struct {
 	AlertsSince *time.Time `json:"since,omitempty"` // items from before this time do not alert
 }
 
+// preferenceFields are the names of the fields of storedPreference.
+var preferenceFields = []string{"mode", "push", "since"}
+
 // modeNames are the stored names of modes.
 var modeNames = map[services.CategoryMode]string{services.CategoryCounted: "COUNT", services.CategoryDot: "DOT", services.CategoryOff: "OFF"}
 
@@ -45,6 +48,7 @@ var modeNames = map[services.CategoryMode]string{services.CategoryCounted: "COUN
 type preferences struct {
 	version    uint64 // rises with each change; 0: the user has set no preference
 	byCategory map[services.Category]Preference
+	stored     string // the column preferences, which a newer node may have written; "" for none
 }
 
 // modes returns the modes that the user chose, in the form that the document has.
@@ -89,9 +93,10 @@ func readPreferences(ctx context.Context, r sql.Reader, both sql.UserStatement, 
 	return all, err
 }
 
-// parsePreferences parses the column preferences. A mode that this version does not know counts as not chosen.
+// parsePreferences parses the column preferences. A mode that this version does not know counts as not chosen. Until the user chooses
+// another one, changePreference keeps it.
 func parsePreferences(version uint64, text string) (preferences, error) {
-	found := preferences{version: version, byCategory: map[services.Category]Preference{}}
+	found := preferences{version: version, byCategory: map[services.Category]Preference{}, stored: text}
 	list := map[services.Category]storedPreference{}
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
 		return found, err
@@ -99,9 +104,10 @@ func parsePreferences(version uint64, text string) (preferences, error) {
 	for category, one := range list {
 		preference := Preference{NoPush: one.Alerts != nil && !*one.Alerts}
 		// A name that is not in modeNames was written by a newer node.
+		preference.unknownMode = one.Mode
 		for mode, name := range modeNames {
 			if one.Mode == name {
-				preference.Mode, preference.ModeChosen = mode, true
+				preference.choose(mode)
 			}
 		}
 		if one.AlertsSince != nil {
@@ -114,7 +120,8 @@ func parsePreferences(version uint64, text string) (preferences, error) {
 
 // changePreference changes a user's preference of one category; usual is the mode of the category's definition. Changes of one
 // user run one after the other, and each raises the version by one. If the preference does not change, nothing is written and
-// changed is false. The whole column is written, also the preferences of categories that this node does not know.
+// changed is false. Of the column only this preference changes: a newer node may have written categories, modes and fields that this
+// node does not know, and they stay.
 func changePreference(ctx context.Context, tx *sql.Tx, user services.UserID, category services.Category, usual services.CategoryMode, change func(*Preference)) (changed bool, err error) {
 	if _, err := tx.Run(ctx, ensurePreferences, user, "{}"); err != nil {
 		return false, err
@@ -128,10 +135,6 @@ func changePreference(ctx context.Context, tx *sql.Tx, user services.UserID, cat
 	before := found.byCategory[category]
 	after := before
 	change(&after)
-	// A preference that chooses no mode has the zero mode, so that before and after compare as equal.
-	if !after.ModeChosen {
-		after.Mode = services.CategoryCounted
-	}
 	if after == before {
 		return false, nil
 	}
@@ -139,26 +142,48 @@ func changePreference(ctx context.Context, tx *sql.Tx, user services.UserID, cat
 	if after.alerts(usual) && !before.alerts(usual) {
 		after.alertsSince = tx.Now
 	}
-	found.byCategory[category] = after
-	list := map[services.Category]storedPreference{}
-	for category, preference := range found.byCategory {
-		var one storedPreference
-		if preference.ModeChosen {
-			one.Mode = modeNames[preference.Mode]
-		}
-		if preference.NoPush {
-			// new(bool) is false: true is the default and is left out.
-			one.Alerts = new(bool)
-		}
-		if !preference.alertsSince.IsZero() {
-			one.AlertsSince = &preference.alertsSince
-		}
-		list[category] = one
-	}
-	text, err := json.Marshal(list)
+	text, err := found.storedWith(category, after)
 	if err != nil {
 		return false, err
 	}
-	_, err = tx.Run(ctx, putPreferences, user, int64(found.version+1), string(text))
+	_, err = tx.Run(ctx, putPreferences, user, int64(found.version+1), text)
 	return true, err
+}
+
+// storedWith returns the column preferences with another preference of one category.
+func (p preferences) storedWith(category services.Category, preference Preference) (string, error) {
+	var list map[services.Category]map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(p.stored), &list); err != nil {
+		return "", err
+	}
+	if list == nil {
+		list = map[services.Category]map[string]json.RawMessage{}
+	}
+	if list[category] == nil {
+		list[category] = map[string]json.RawMessage{}
+	}
+	fields := list[category]
+	one := storedPreference{Mode: preference.unknownMode}
+	if preference.ModeChosen {
+		one.Mode = modeNames[preference.Mode]
+	}
+	if preference.NoPush {
+		// new(bool) is false: true is the default and is left out.
+		one.Alerts = new(bool)
+	}
+	if !preference.alertsSince.IsZero() {
+		one.AlertsSince = &preference.alertsSince
+	}
+	known, err := json.Marshal(one)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range preferenceFields {
+		delete(fields, name) // one leaves out what has its default
+	}
+	if err := json.Unmarshal(known, &fields); err != nil { // adds the fields to the others
+		return "", err
+	}
+	text, err := json.Marshal(list)
+	return string(text), err
 }

@@ -24,6 +24,17 @@ type Preference struct {
 	// alertsSince is when the category began to alert again; zero if it always did. Older items do not alert, because alerts were off
 	// when they came.
 	alertsSince time.Time
+	unknownMode string // the stored name of a mode that the user chose on a newer node, and that this one does not know; "" for none
+}
+
+// choose makes a mode the user's choice.
+func (p *Preference) choose(mode services.CategoryMode) {
+	p.Mode, p.ModeChosen, p.unknownMode = mode, true, ""
+}
+
+// chooseNone lets the definition of the category decide. The mode is then zero, so that equal preferences compare as equal.
+func (p *Preference) chooseNone() {
+	p.Mode, p.ModeChosen, p.unknownMode = services.CategoryCounted, false, ""
 }
 
 // effectiveMode is the mode in which the category counts for this user. usual is its mode for users without a preference.
@@ -89,9 +100,9 @@ func (s *Service) SetPreference(user services.UserID, category services.Category
 			changed, err := changePreference(ctx, tx, user, category, s.Memory.defaultMode(category), func(p *Preference) {
 				// NoPush stays: alerting is chosen separately from counting.
 				if change.UseDefault {
-					p.ModeChosen = false
+					p.chooseNone()
 				} else if change.Mode != nil {
-					p.Mode, p.ModeChosen = *change.Mode, true
+					p.choose(*change.Mode)
 				}
 				if change.NoPush != nil {
 					p.NoPush = *change.NoPush

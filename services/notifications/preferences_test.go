@@ -1,11 +1,15 @@
 package notifications
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
 	"tidings/services"
 	"tidings/services/badge/source"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // setLikePreference changes a preference of likes, and waits for all jobs.
@@ -97,4 +101,50 @@ func TestPreferencesDecideWhatAlerts(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A change leaves everything in the column that it is not about: another category's preference, and what a newer node has written
+// that this one does not know.
+func TestAChangedPreferenceKeepsWhatIsNotUnderstood(t *testing.T) {
+	const comments, later = `"COMMENT":{"mode":"SUMMARY","push":false,"sound":{"name":"bell","volume":12345678901234567890}}`, `"LATER":{"mode":"COUNT"}`
+	no, dot := true, services.CategoryDot
+	eachNode(t, func(t *testing.T, n node) {
+		author := n.MakeUsers(1)[0]
+		n.Must(n.DB.Write(t.Context(), func(tx *sql.Tx) error {
+			_, err := sqltest.QueryLines(t.Context(), tx, "INSERT INTO category_preferences (user_number, ver, preferences) VALUES ($1, 4, $2)",
+				author, "{"+comments+`,`+later+`,"LIKE":{"mode":"SUMMARY","sound":1},"MENTION":null}`)
+			return err
+		}))
+		for _, step := range []struct {
+			change  PreferenceChange
+			changed bool
+			likes   string
+		}{
+			{PreferenceChange{}, false, `{"mode":"SUMMARY","sound":1}`},
+			{PreferenceChange{NoPush: &no}, true, `{"mode":"SUMMARY","push":false,"sound":1}`},
+			{PreferenceChange{UseDefault: true}, true, `{"push":false,"sound":1}`},
+			{PreferenceChange{UseDefault: true}, false, `{"push":false,"sound":1}`},
+			{PreferenceChange{Mode: &dot}, true, `{"mode":"DOT","push":false,"sound":1}`},
+		} {
+			if changed := n.setLikePreference(author, step.change); changed != step.changed {
+				t.Errorf("%+v: changed is %v", step.change, changed)
+			}
+			got := sqltest.Must(sqltest.QueryLines(t.Context(), n.DB, "SELECT preferences FROM category_preferences WHERE user_number = $1", author))(t)
+			if want := "{" + comments + `,` + later + `,"LIKE":` + step.likes + `,"MENTION":null}`; len(got) != 1 || normalJSON(t, got[0]) != normalJSON(t, want) {
+				t.Errorf("%+v: %s, want %s", step.change, got, want)
+			}
+		}
+	})
+}
+
+// normalJSON returns a JSON text with its keys in one order, and each value as it is written.
+func normalJSON(t *testing.T, text string) string {
+	t.Helper()
+	var value any
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&value); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return string(sqltest.Must(json.Marshal(value))(t))
 }
