@@ -21,8 +21,9 @@ var (
 
 	readPolicies = sql.NewUserStatement("a display policy", "display policies", policiesOf)
 
+	// setPolicy keeps the bits of sources that only a newer node knows: $8 has these bits.
 	setPolicy = sql.NewStatement("set a display policy", `UPDATE display_policies
-		SET ver = $2, out_of_total = $3, as_dot = $4, quiet_from = $5, quiet_to = $6, offset_east = $7 WHERE user_number = $1`)
+		SET ver = $2, out_of_total = (out_of_total & $8) | $3, as_dot = (as_dot & $8) | $4, quiet_from = $5, quiet_to = $6, offset_east = $7 WHERE user_number = $1`)
 )
 
 // ChangePolicy changes a user's display policy of badges and returns the new one. Changes of one user run one after the other,
@@ -41,7 +42,7 @@ func ChangePolicy(ctx context.Context, tx *sql.Tx, user services.UserID, change 
 	}
 	policy.Version++
 	_, err = tx.Run(ctx, setPolicy, user, int64(policy.Version), int64(services.PackSources(policy.InTotalInverted)),
-		int64(services.PackSources(policy.AsDot)), policy.QuietFromMinute, policy.QuietToMinute, policy.UTCOffsetMinutes)
+		int64(services.PackSources(policy.AsDot)), policy.QuietFromMinute, policy.QuietToMinute, policy.UTCOffsetMinutes, int64(-1)<<len(services.Sources))
 	return policy, err
 }
 

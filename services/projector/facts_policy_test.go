@@ -2,6 +2,7 @@ package projector
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -85,6 +86,35 @@ func TestPoliciesAreChangedOneAfterTheOther(t *testing.T) {
 		together.Wait()
 		policy, err := Policy(b.Ctx, b.DB, user)
 		if err != nil || policy.Version != uint64(len(services.Sources)) || len(policy.AsDot) != len(services.Sources) {
+			b.T.Errorf("%+v, %v", policy, err)
+		}
+	})
+}
+
+// A change leaves the choices of sources that only a newer node knows.
+func TestAChangedPolicyKeepsUnknownSources(t *testing.T) {
+	peopletest.EachTestDB(t, func(b *peopletest.TestDB) {
+		user := b.MakeUsers("alice")[0]
+		unknown, later := int64(1)<<len(services.Sources), int64(1)<<40
+		change := func(source services.Source) {
+			b.MustWrite(func(tx *sql.Tx) error {
+				_, err := ChangePolicy(b.Ctx, tx, user, func(p *services.DisplayPolicy) error {
+					p.InTotalInverted, p.AsDot = map[services.Source]bool{source: true}, nil
+					return nil
+				})
+				return err
+			})
+		}
+		change(services.SourceHomeFeed)
+		b.MustWrite(func(tx *sql.Tx) error {
+			_, err := sqltest.QueryLines(b.Ctx, tx, "UPDATE display_policies SET out_of_total = out_of_total + $1, as_dot = $2", unknown, later)
+			return err
+		})
+		change(services.SourceNotifications)
+		got := sqltest.Must(sqltest.QueryLines(b.Ctx, b, "SELECT out_of_total, as_dot FROM display_policies"))(b.T)
+		sqltest.Equal(b.T, got, []string{fmt.Sprint(unknown+int64(services.PackSources(map[services.Source]bool{services.SourceNotifications: true})), later)})
+		policy, err := Policy(b.Ctx, b.DB, user)
+		if err != nil || policy.Version != 2 || len(policy.InTotalInverted) != 1 || len(policy.AsDot) != 0 {
 			b.T.Errorf("%+v, %v", policy, err)
 		}
 	})
