@@ -20,8 +20,11 @@ const (
 	slowAnswerThreshold = 20 * time.Millisecond // of an answer to one command; a badge query waits for one or two answers
 )
 
+// probeLifetime is how long the keys of an examination stay. A node writes the same keys each second, so they are not deleted.
+const probeLifetime = time.Minute
+
 // Examine checks the Redis of the options for an operator. It starts no server, and changes nothing but one probe key on each
-// master, which it writes to see whether the master takes writes: see CheckWrites.
+// master, which it writes to see whether the master takes writes. The keys expire.
 func Examine(ctx context.Context, options Options) []services.Finding {
 	options = options.withDefaults()
 	x := &examination{}
@@ -83,7 +86,7 @@ func (x *examination) examineServer(ctx context.Context, options Options) {
 		x.add(services.Failure, MapError(err).Error(), "Give the user of the URL the right to INFO and TIME.")
 		return
 	}
-	if err := c.CheckWrites(ctx); err != nil {
+	if _, err := c.writeProbes(ctx, probeLifetime); err != nil {
 		x.add(services.Failure, "it refuses writes: it is full, a replica, or cannot save", "Look at maxmemory, at its role, and at the space on its disk.")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -62,14 +63,10 @@ func (c *Client) noteRefusal(err error) {
 // CheckWrites writes one key on each master: one round trip. The error is UNAVAILABLE if a master refused; refusalsHook has
 // noted that refusal by then. Probes that all masters accept are counted here: probesUntilTrusted of them in a row end the refusal.
 func (c *Client) CheckWrites(ctx context.Context) error {
-	commands, err := c.Pipeline(withoutRoundTripCount(ctx), func(p redis.Pipeliner) {
-		for _, key := range c.probeKeys(ctx) {
-			// The key has no expiry: it is written again and again, and an expiry would be work for Redis.
-			p.Set(ctx, key, c.nodeID, 0)
-		}
-	})
+	// The keys have no expiry: they are written again and again, and an expiry would be work for Redis.
+	probed, err := c.writeProbes(ctx, 0)
 	// Without a key there was no probe, and that is no success.
-	if err != nil || len(commands) == 0 {
+	if err != nil || !probed {
 		return err
 	}
 	// Two successes in a row are needed: a single one may come from the moment before the next refusal.
@@ -78,6 +75,16 @@ func (c *Client) CheckWrites(ctx context.Context) error {
 		c.log.Info("Redis accepts writes again")
 	}
 	return nil
+}
+
+// writeProbes writes one key on each master, which expires after a time unless that is 0. probed reports whether there was a key.
+func (c *Client) writeProbes(ctx context.Context, expiry time.Duration) (probed bool, err error) {
+	commands, err := c.Pipeline(withoutRoundTripCount(ctx), func(p redis.Pipeliner) {
+		for _, key := range c.probeKeys(ctx) {
+			p.Set(ctx, key, c.nodeID, expiry)
+		}
+	})
+	return len(commands) > 0, err
 }
 
 // probeKeys are one key for each master. A master with so few slots that no key is found for it is not probed.
