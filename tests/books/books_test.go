@@ -96,6 +96,23 @@ func TestWrongPagesAreFound(t *testing.T) {
 	}
 }
 
+// What a terminal prints is compared once, block by block, however much it has printed when the first block is compared.
+func TestATerminalIsComparedBlockByBlock(t *testing.T) {
+	const terminal = "\n<!-- terminal: both -->\n"
+	printed := terminal + "```sh\necho one é; echo two\ntouch printed\n```\n" + "```sh\nuntil [ -e printed ]; do sleep 0.01; done\n```\n"
+	first, second := terminal+"```text\none...é\n```\n", terminal+"```text\ntwo\n```\n"
+	for page, fault := range map[string]string{first + second: "", first + first: "it ended before it printed", second + first: "it ended before it printed"} {
+		r, err := newPageRunner(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = r.runBlocks(codeBlocksOf("page.md", []byte(printed+page)))
+		if (err == nil) != (fault == "") || err != nil && !strings.Contains(err.Error(), fault) {
+			t.Errorf("%s: the fault is %v, not %q", page, err, fault)
+		}
+	}
+}
+
 // Blocks of sh, graphql, js and sql are run, and their outputs are compared with those on the page.
 func TestEveryKindOfCodeBlockIsRun(t *testing.T) {
 	r, err := newPageRunner(t)
