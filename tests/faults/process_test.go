@@ -95,16 +95,50 @@ func TestStartsThatCannotSucceed(t *testing.T) {
 	}
 }
 
+// terminate ends a process by SIGTERM, and checks that it ends well.
+func terminate(t *testing.T, p *world.Process) {
+	t.Helper()
+	p.Terminate()
+	if code := p.WaitExit(15 * time.Second); code != 0 {
+		t.Fatalf("exit code %d: %s", code, p.Output.String())
+	}
+}
+
+// restart ends a process and starts another one with its data and its port, after a call of meanwhile. It returns false if another
+// process has taken the port meanwhile.
+func restart(t *testing.T, data string, meanwhile func(address string)) (serves bool) {
+	t.Helper()
+	first := world.StartServingProcess(t, "", "--data", data)
+	address := strings.TrimPrefix(first.URL, "http://")
+	terminate(t, first)
+	meanwhile(address)
+	second, serves := world.TryServingProcess(t, "", "--listen", address, "--data", data)
+	switch {
+	case serves:
+		terminate(t, second)
+	case !strings.Contains(second.Output.String(), "address already in use"):
+		t.Fatalf("the second process ended: %s", second.Output.String())
+	}
+	return serves
+}
+
 // SIGTERM ends an idle process with exit code 0 and frees the file and the port for the next process.
 func TestCleanRestart(t *testing.T) {
 	data := t.TempDir()
-	address := "127.0.0.1:0"
-	for range 2 {
-		p := world.StartServingProcess(t, "", "--listen", address, "--data", data)
-		address = strings.TrimPrefix(p.URL, "http://")
-		p.Terminate()
-		if code := p.WaitExit(15 * time.Second); code != 0 {
-			t.Fatalf("exit code %d: %s", code, p.Output.String())
+	served := restart(t, data, func(address string) {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			return // somebody else has it
+		}
+		t.Cleanup(func() { _ = listener.Close() })
+	})
+	if served {
+		t.Error("a process serves on a port that another one has")
+	}
+	// Any process of the machine may get a free port. A process that does not free its own would have it each time.
+	for attempts := 5; !restart(t, data, func(string) {}); attempts-- {
+		if attempts == 1 {
+			t.Fatal("each port is still in use")
 		}
 	}
 	leftovers, err := filepath.Glob(filepath.Join(data, "*"))

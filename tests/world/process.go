@@ -169,18 +169,29 @@ func KillWhenTestsEnd(tb testing.TB, pid int) (cancelKill func()) {
 // StartServingProcess launches the program and waits until it serves.
 func StartServingProcess(tb testing.TB, shell string, arguments ...string) *Process {
 	tb.Helper()
-	p := LaunchProcess(tb, shell, append([]string{"--listen", "127.0.0.1:0", "--log-level", "error", "--rate-limits", "off"}, arguments...)...)
+	p, serves := TryServingProcess(tb, shell, arguments...)
+	if !serves {
+		tb.Fatalf("the process ended with %d: %s", p.exitCode, p.Output.String())
+	}
+	return p
+}
+
+// TryServingProcess launches the program and waits until it serves, or has ended: then serves is false.
+func TryServingProcess(tb testing.TB, shell string, arguments ...string) (p *Process, serves bool) {
+	tb.Helper()
+	p = LaunchProcess(tb, shell, append([]string{"--listen", "127.0.0.1:0", "--log-level", "error", "--rate-limits", "off"}, arguments...)...)
 	Eventually(tb, 30*time.Second, "the process serves or ends", func() bool {
 		select {
 		case <-p.Ended:
-			tb.Fatalf("the process ended with %d: %s", p.exitCode, p.Output.String())
+			return true
 		default:
 		}
 		_, rest, found := strings.Cut(p.Output.String(), "Tidings serves ")
 		p.URL, _, _ = strings.Cut(rest, " ")
+		serves = found
 		return found
 	})
-	return p
+	return p, serves
 }
 
 // Kill ends the process as kill -9 does.
