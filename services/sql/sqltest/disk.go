@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -59,30 +60,33 @@ func (s *Server) DatabaseOnSmallDisk(tb testing.TB, size string) (url, folder st
 	return s.url("small"), mount
 }
 
-// FillDisk fills the file system of a folder with a file, except for some bytes, until release removes the file.
+// FillDisk fills the file system of a folder with a file, except for some bytes, until release removes the file. The end of the test
+// removes it too, before the file system is unmounted: a database that is stopped there needs room.
 func FillDisk(tb testing.TB, folder string, free int64) (release func()) {
 	tb.Helper()
 	path := filepath.Join(folder, "filler")
+	release = sync.OnceFunc(func() {
+		if err := os.Remove(path); err != nil {
+			tb.Error(err)
+		}
+	})
 	file, err := os.Create(path)
 	if err != nil {
 		tb.Fatal(err)
 	}
+	tb.Cleanup(release)
 	_, full := io.Copy(file, zeros{})
 	size, err := file.Seek(0, io.SeekEnd)
 	if err == nil {
 		err = file.Truncate(max(size-free, 0))
 	}
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
 	if err != nil || size < free {
 		tb.Fatalf("sqltest: the disk has room for %d bytes, %v, %v", size, full, err)
 	}
-	if err := file.Close(); err != nil {
-		tb.Fatal(err)
-	}
-	return func() {
-		if err := os.Remove(path); err != nil {
-			tb.Error(err)
-		}
-	}
+	return release
 }
 
 // zeros is an endless reader of zero bytes.
