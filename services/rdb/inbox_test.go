@@ -223,11 +223,12 @@ func TestALostInboxMarksTheDocumentAsBuilding(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		for name := range v.feedWrites() {
 			for what, damage := range map[string]func(){
-				"lost":             func() { v.deleteKeys(inboxKey(reader)) },
-				"without sentinel": func() { v.must(v.projections.Client.Commands().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) },
-				"without st":       func() { v.must(v.projections.Client.Commands().HDel(v.Context(), DocumentKey(reader), "st").Err()) },
-				"without T":        func() { v.must(v.projections.Client.Commands().HDel(v.Context(), DocumentKey(reader), "T").Err()) },
-				"with a broken n":  func() { v.writeField("n", "soon") },
+				"lost":               func() { v.deleteKeys(inboxKey(reader)) },
+				"without sentinel":   func() { v.must(v.projections.Client.Commands().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) },
+				"with a short floor": func() { v.replaceMark("!4") },
+				"without st":         func() { v.must(v.projections.Client.Commands().HDel(v.Context(), DocumentKey(reader), "st").Err()) },
+				"without T":          func() { v.must(v.projections.Client.Commands().HDel(v.Context(), DocumentKey(reader), "T").Err()) },
+				"with a broken n":    func() { v.writeField("n", "soon") },
 			} {
 				v.deleteKeys(DocumentKey(reader), inboxKey(reader))
 				v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})

@@ -131,6 +131,37 @@ func TestABrokenFieldStopsNoScript(t *testing.T) {
 	})
 }
 
+// replaceMark replaces the mark of the reader's inbox, which is its first member, as no script does.
+func (v feedTest) replaceMark(mark string) {
+	v.Helper()
+	commands := v.projections.Client.Commands()
+	v.must(commands.ZRemRangeByRank(v.Context(), inboxKey(reader), 0, 0).Err())
+	v.must(commands.ZAdd(v.Context(), inboxKey(reader), redis.Z{Member: mark}).Err())
+}
+
+// A cut of an inbox whose mark has no floor of the right form leaves the inbox to a rebuild, which makes another mark. A cut that took
+// such a floor for one would give the new floor its length.
+func TestAMarkOfAWrongFormIsHealed(t *testing.T) {
+	eachRedis(t, func(v feedTest) {
+		for _, mark := range []string{"!", "!0", "!4", "!" + zeroID + "0", "!zzzzzzzzzzzzz", "!7ZZZZZZZZZZZ", "!8000000000000"} {
+			v.deleteKeys(DocumentKey(reader), inboxKey(reader))
+			v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 340, countedEntry)})
+			v.replaceMark(mark)
+			v.trimInbox()
+			if page, err := v.projections.Inbox(v.Context(), reader, services.MaxPostID, 10); err != nil || page.Ready {
+				v.Errorf("the mark %q: %+v, %v, want a page that is not ready", mark, page, err)
+			}
+			if got := v.readSnapshot(); got.Wholeness != DocumentPartial {
+				v.Errorf("the mark %q: the projection is %d, want one that is being built", mark, got.Wholeness)
+			}
+			v.wantFeed("rebuilt after the mark "+mark, v.buildFromFacts(FeedFacts{Entries: makeEntries(41, 340, countedEntry), NewestTrimmed: 40}), redis.Applied, "300", makeEntries(41, 340, countedEntry)...)
+			if got := v.readSnapshot(); got.Wholeness != DocumentWhole || got.NewestTrimmed != 40 || got.StrayMembers > 0 {
+				v.Errorf("the mark %q: rebuilt to %d, above %d", mark, got.Wholeness, got.NewestTrimmed)
+			}
+		}
+	})
+}
+
 func TestCopiesOfTheWrongTypeAreMissing(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		post, user := services.Post{ID: 5, Author: author, Body: "b", UpdatedAt: time.Now()}, services.User{ID: reader, Key: "k", UpdatedAt: time.Now()}

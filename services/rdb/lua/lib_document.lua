@@ -17,11 +17,12 @@ end
 
 -- Reads the feed's half of the document, but for F and L, which may be long and which few scripts look at. A field or an inbox that is
 -- lost makes the document say so (st = 0), so that its next reader rebuilds it. Then, and without a document, open() returns nil, and
--- the script answers Missing: the rebuild reads the fact that the script was about to write.
+-- the script answers Missing: the rebuild reads the fact that the script was about to write. An inbox whose mark has no floor of the
+-- right length is lost too: entries would be compared with a part of an ID, and a cut would write that part again.
 local function open(b, i)
   local v = redis.call('HMGET', b, 'rm', 'n', 'T', 'fc', 'fq', 'ft', 'st', 'fx')
   local first = redis.call('ZRANGE', i, 0, 0)[1]
-  local whole = first and first:sub(1, 1) == '!' and tonumber(v[1]) and tonumber(v[2])
+  local whole = first and #first == 1 + #ZERO and first:sub(1, 1) == '!' and tonumber(v[1]) and tonumber(v[2])
   for k = 3, 7 do whole = whole and v[k] end
   if not whole then
     if v[7] == '1' then redis.call('HSET', b, 'st', '0') end

@@ -45,7 +45,7 @@ if not (whole(KEYS[1], { 'Cu', 'Cm', 'Ck', 'Cv' }, NUMBER, NUMBER, NUMBER, NUMBE
 end
 if ARGV[1] ~= '1' and KEYS[4] then redis.call('DEL', unpack(KEYS, 4)) end -- not everything was pushed to an idle user
 local first = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
-if not first or first:sub(1, 1) ~= '!' then
+if not first or not first:match('^!' .. ID:sub(2)) then -- the mark, and a whole floor
   redis.call('DEL', KEYS[2], unpack(KEYS, 4))
   redis.call('ZADD', KEYS[2], 0, '!' .. ZERO)
   rm = math.max(time, rm + 1)
