@@ -112,13 +112,13 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask BoardRe
 	// This check needs the hosts, so it comes after the read. Without the check, the ID of any show would tell a stranger when
 	// the show starts or ended.
 	if start.lastID != 0 {
-		if err := s.checkHostOnBoard(ctx, session, reader.hosts, shown); err != nil {
+		if err := s.checkHostOnBoard(ctx, session, reader.boardHosts, shown); err != nil {
 			return Board{}, err
 		}
 	}
 	board := Board{SessionReplaced: given && !session.lives(s.clock.Now(), reader.lease, s.sessionIdleTime, s.maxSessionLife)}
 	if !given || board.SessionReplaced {
-		session = s.newSession(session, reader.hosts)
+		session, reader.boardHosts = s.newSession(session, reader.hosts), reader.hosts
 	}
 	// Only one session of a slot lives; SessionScope says which sessions share a slot. A new session in a slot of its own needs no write:
 	// without a lease it lives for the first idle time (Session.lives). A new session that shares a slot takes the slot now, which ends
@@ -136,6 +136,7 @@ func (s *Service) newSession(former Session, hosts []services.FollowedAuthor) Se
 	session := former
 	session.Version, session.CreationID = s.Memory.Version(), s.ids.Next()
 	session.LatestFollow, session.RecentFollows = splitFollows(hosts, services.SortableIDAt(session.CreationID.Time().Add(-recentFollowAge)))
+	session.FollowsHash = sumFollowHashes(hosts)
 	return session
 }
 
@@ -222,7 +223,7 @@ func (s *Service) refreshCachedShows(items []BoardItem) (missing []services.Show
 // cutPage makes a page from the node cache and the viewer's replays. after is a position in the session. building reports that
 // replays came from SQL because the list in Redis is not ready.
 func (s *Service) cutPage(ctx context.Context, session Session, reader readerData, after ShowPosition, first int) (page linePage, building bool, err error) {
-	hosts := session.filterHosts(reader.hosts)
+	hosts := reader.boardHosts
 	var p boardPart
 	if !after.Replay {
 		// One more show than the page has is read, to learn whether there are more.

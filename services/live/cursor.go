@@ -21,7 +21,7 @@ func CursorText(session Session, position ShowPosition) string {
 
 // AppendCursor appends the output of CursorText, which needs no escaping in JSON.
 func AppendCursor(to []byte, session Session, position ShowPosition) []byte {
-	var buffer [cursorPositionBytes + sessionBytes]byte
+	var buffer [cursorPositionBytes + sessionBytes + followHashBytes]byte
 	section := byte(0)
 	if position.Replay {
 		section = 1

@@ -85,6 +85,13 @@ SELECT 1 FROM past_follows WHERE follower = $1 AND followee = $2 AND until_at >=
 UNION ALL SELECT 1 FROM follows f WHERE f.follower = $1 AND f.followee = $2 AND NOT f.shown
 	AND NOT EXISTS (SELECT 1 FROM hides h WHERE h.author = $2 AND h.follower = $1 AND h.made < $4) LIMIT 1`)
 
+	followGapsSince = sql.NewStatement("gaps of a user's follows", `SELECT followee, since, until_at FROM follow_gaps
+		WHERE follower = $1 AND until_at >= $2 ORDER BY until_at DESC, followee`)
+
+	// An import of many late follows makes many gaps: the limit bounds how many one turn of the janitor deletes.
+	deleteFollowGaps = sql.NewStatement("forget the gaps of follows", `DELETE FROM follow_gaps WHERE (follower, until_at, followee) IN (
+		SELECT follower, until_at, followee FROM follow_gaps WHERE until_at < $1 ORDER BY until_at LIMIT 10000)`)
+
 	deletePastFollows = sql.NewStatement("forget the ends of follows", `DELETE FROM past_follows WHERE until_at < $1`)
 )
 

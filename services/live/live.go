@@ -107,6 +107,7 @@ func New(cfg Config) *Service {
 	cfg.Projector.RegisterAuditPart("live board", s.audit)
 	cfg.Projector.RegisterExpiringRows("former positions of shows", s.forgetAfterSessions(forgetFormerPositions))
 	cfg.Projector.RegisterExpiringRows("ended follows of hosts", s.forgetAfterSessions(forgetPastFollows))
+	cfg.Projector.RegisterExpiringRows("gaps of follows of hosts", s.forgetAfterSessions(forgetFollowGaps))
 	return s
 }
 

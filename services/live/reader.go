@@ -6,10 +6,10 @@ import (
 	"tidings/services"
 )
 
-// readerData is a viewer's data: the followed hosts, and their replays after a position. These are all hosts that the viewer
-// follows now: Session.filterHosts leaves out hosts that were followed after a session was made.
+// readerData is a viewer's data: the followed hosts, and their replays after a position.
 type readerData struct {
-	hosts           []services.FollowedAuthor
+	hosts           []services.FollowedAuthor // all that the viewer follows now
+	boardHosts      []services.FollowedAuthor // those on the board of the session, see boardHosts; all for a session that is still to be made
 	replays         replayList
 	replaysComplete bool      // replays is complete; otherwise it must be read from SQL
 	lease           slotLease // of the session's slot
@@ -29,9 +29,18 @@ func (s *Service) replayLimit(session Session, first int) int {
 	return first + 1 + int(min(since, services.FeedRetention))
 }
 
-// readerData reads a viewer's data: the hosts, and at most a number of replays, 0 for none. The data comes from Redis in one round
-// trip, after a rebuild of a missing or outdated document; or from SQL, for example if Redis lacks the viewer's last command.
+// readerData reads a viewer's data: the hosts, and at most a number of replays, 0 for none.
 func (s *Service) readerData(ctx context.Context, session Session, after ShowPosition, replays int) (readerData, error) {
+	reader, err := s.readReplaysAndHosts(ctx, session, after, replays)
+	if err == nil {
+		reader.boardHosts, err = s.boardHosts(ctx, session, reader.hosts)
+	}
+	return reader, err
+}
+
+// readReplaysAndHosts reads a viewer's data, except boardHosts. The data comes from Redis in one round trip, after a rebuild of a missing
+// or outdated document; or from SQL, for example if Redis lacks the viewer's last command.
+func (s *Service) readReplaysAndHosts(ctx context.Context, session Session, after ShowPosition, replays int) (readerData, error) {
 	query := boardQuery{Reader: session.Viewer, Limit: replays, Slot: session.slotKey(s.sessionScope)}
 	if after.Replay {
 		query.Before = after
@@ -171,12 +180,12 @@ func (s *Service) pastMaxLife(session Session) bool {
 	return s.clock.Now().After(session.CreationID.Time().Add(s.maxSessionLife))
 }
 
-// checkHostOnBoard checks that a show's host was on the board of the session: the host is on the board now; or the viewer follows the
-// host, whose shows are muted, or were hidden after the session was made; or the viewer stopped following the host after the
-// session was made. A host who was hidden before was not on the board, so the host's shows are refused.
-func (s *Service) checkHostOnBoard(ctx context.Context, session Session, hosts []services.FollowedAuthor, show Show) error {
-	for _, host := range hosts {
-		if host.Author == show.Host && session.hasHost(host) {
+// checkHostOnBoard checks that a show's host was on the board of the session: the host is on the board now (boardHosts); or the viewer
+// follows the host, whose shows are muted, or were hidden after the session was made; or the viewer stopped following the host after
+// the session was made. A host who was hidden before was not on the board, so the host's shows are refused.
+func (s *Service) checkHostOnBoard(ctx context.Context, session Session, boardHosts []services.FollowedAuthor, show Show) error {
+	for _, host := range boardHosts {
+		if host.Author == show.Host {
 			return nil
 		}
 	}

@@ -24,6 +24,9 @@ type Session struct {
 	// RecentFollows has the other follows of the hosts that the board had: those of the last minutes before CreationID. They are
 	// named one by one, because follows may reach the document in another order than that of their times.
 	RecentFollows recentFollows
+	// FollowsHash is sumFollowHashes of all hosts that the board had. 0: unknown, because an older release made the session. It shows
+	// that the hosts have changed since; Service.boardHosts then finds those that look as if the board had had them.
+	FollowsHash uint32
 }
 
 // SessionScope defines which sessions share one slot. Only one session of a slot lives at a time.
@@ -42,7 +45,10 @@ const (
 	sessionFormByte = 2
 	// recentFollowsFormByte is sessionFormByte with RecentFollows after it.
 	recentFollowsFormByte = 3
-	sessionBytes          = 1 + 8 + 8 + 4 + 8 + 8 // of a session of sessionFormByte
+	// followsHashFormByte is sessionFormByte with FollowsHash and, if there are any, RecentFollows after it. An older release made only
+	// sessions of the other forms.
+	followsHashFormByte = 4
+	sessionBytes        = 1 + 8 + 8 + 4 + 8 + 8 // of a session of sessionFormByte
 	// noFollowFormByte has no LatestFollow. It is the form of sessions whose LatestFollow is CreationID: an older release made only
 	// these.
 	noFollowFormByte     = 1
@@ -61,6 +67,8 @@ func (s Session) String() string { return sessionEncoding.EncodeToString(s.appen
 func (s Session) append(to []byte) []byte {
 	form := byte(sessionFormByte)
 	switch { // one session has one text
+	case s.FollowsHash != 0:
+		form = followsHashFormByte
 	case s.RecentFollows != "":
 		form = recentFollowsFormByte
 	case s.LatestFollow == s.CreationID:
@@ -74,7 +82,11 @@ func (s Session) append(to []byte) []byte {
 	if form == noFollowFormByte {
 		return to
 	}
-	return append(binary.BigEndian.AppendUint64(to, uint64(s.LatestFollow)), s.RecentFollows...)
+	to = binary.BigEndian.AppendUint64(to, uint64(s.LatestFollow))
+	if form == followsHashFormByte {
+		to = binary.BigEndian.AppendUint32(to, s.FollowsHash)
+	}
+	return append(to, s.RecentFollows...)
 }
 
 // ParseSession parses the output of String; field names the argument in the error. The error is INVALID for anything else, and
@@ -92,20 +104,36 @@ func ParseSession(field string, viewer services.UserID, text string) (Session, e
 	return session, nil
 }
 
-// sessionOf parses the output of append. It also accepts a session of sessionFormByte that append would write in noFollowFormByte:
-// the callers compare the texts, and refuse it.
+// sessionOf parses the output of append. It also accepts a session in a longer form than append would write it in: the callers compare
+// the texts, and refuse it.
 func sessionOf(bytes []byte) (Session, bool) {
-	older := len(bytes) == noFollowSessionBytes && bytes[0] == noFollowFormByte
-	recent := recentFollows(bytes[min(sessionBytes, len(bytes)):])
-	named := len(bytes) > sessionBytes && bytes[0] == recentFollowsFormByte && recent.valid()
-	if !older && !named && (len(bytes) != sessionBytes || bytes[0] != sessionFormByte) {
+	if len(bytes) < noFollowSessionBytes {
+		return Session{}, false
+	}
+	form, rest, followsHash := bytes[0], bytes[min(sessionBytes, len(bytes)):], uint32(0)
+	if form == followsHashFormByte && len(rest) >= followHashBytes {
+		followsHash, rest = binary.BigEndian.Uint32(rest), rest[followHashBytes:]
+	}
+	recent := recentFollows(rest)
+	var whole bool
+	switch form {
+	case noFollowFormByte:
+		whole = len(bytes) == noFollowSessionBytes
+	case sessionFormByte:
+		whole = len(bytes) == sessionBytes
+	case recentFollowsFormByte:
+		whole = recent != "" && recent.valid()
+	case followsHashFormByte:
+		whole = followsHash != 0 && recent.valid()
+	}
+	if !whole {
 		return Session{}, false
 	}
 	session := Session{
-		Version: binary.BigEndian.Uint64(bytes[1:]), CreationID: services.SortableID(binary.BigEndian.Uint64(bytes[9:])),
+		Version: binary.BigEndian.Uint64(bytes[1:]), CreationID: services.SortableID(binary.BigEndian.Uint64(bytes[9:])), FollowsHash: followsHash,
 		Viewer: services.UserID(binary.BigEndian.Uint32(bytes[17:])), DeviceHash: binary.BigEndian.Uint64(bytes[21:]), RecentFollows: recent,
 	}
-	if session.LatestFollow = session.CreationID; !older {
+	if session.LatestFollow = session.CreationID; form != noFollowFormByte {
 		session.LatestFollow = services.SortableID(binary.BigEndian.Uint64(bytes[noFollowSessionBytes:]))
 	}
 	const mostVersion = 1<<63 - 1 // of the log, as SQL counts
@@ -171,7 +199,8 @@ func (s Session) lives(now time.Time, lease slotLease, idle, longest time.Durati
 	return lease.Holder == s.name()
 }
 
-// hasHost reports whether a followed host belongs to the board of the session.
+// hasHost reports whether a followed host belongs to the board of the session, by the time of the follow. Service.boardHosts also finds
+// hosts that the board lacked in spite of that time.
 func (s Session) hasHost(host services.FollowedAuthor) bool {
 	return host.ItemsCountAfter <= s.LatestFollow || s.RecentFollows.has(host)
 }

@@ -12,10 +12,10 @@ import (
 
 const (
 	// recentFollowAge is the age up to which a session names its follows one by one. Older follows it knows by their time alone: those up
-	// to Session.LatestFollow are of its board, see Session.hasHost. A follow reaches the viewer's document before the answer to its
-	// request, or by its job some seconds later, so a host that is followed later stays out of the board. Two kinds of later follows
-	// enter it, if their time is not after LatestFollow: one that took longer to arrive, because Redis did not answer, and one that the
-	// application reports with a past time.
+	// to Session.LatestFollow are of its board, see Session.hasHost, unless there is a followGap. A follow reaches the viewer's document
+	// before the answer to its request, or by its job some seconds later, so a host that is followed later stays out of the board. One
+	// kind of later follows enters it, if their time is not after LatestFollow: a follow that took longer to arrive, because Redis did not
+	// answer.
 	recentFollowAge = 5 * time.Minute
 	// maxRecentFollows bounds the text of a session: if there are more recent follows, only the latest are named.
 	maxRecentFollows = 32
@@ -62,6 +62,23 @@ func followHash(host services.FollowedAuthor) uint32 {
 	hash := fnv.New32a()
 	_, _ = hash.Write(follow[:]) // a hash never fails
 	return hash.Sum32()
+}
+
+// sumFollowHashes is the sum of the fast hashes of follows, the same on every node and in any order.
+func sumFollowHashes(hosts []services.FollowedAuthor) (sum uint32) {
+	for _, host := range hosts {
+		sum += fastFollowHash(host)
+	}
+	return sum
+}
+
+// fastFollowHash is a number of the generator SplitMix64: its seed is the time of the follow, and the host counts the numbers. Each page
+// of a board hashes all hosts, who may be thousands: followHash would take a fifth of the time of such a page, and this takes a hundredth.
+func fastFollowHash(host services.FollowedAuthor) uint32 {
+	mixed := uint64(host.ItemsCountAfter) + uint64(host.Author)*0x9E3779B97F4A7C15
+	mixed = (mixed ^ mixed>>30) * 0xBF58476D1CE4E5B9
+	mixed = (mixed ^ mixed>>27) * 0x94D049BB133111EB
+	return uint32(mixed ^ mixed>>31)
 }
 
 // at returns the hash at an index.

@@ -21,6 +21,7 @@ func drawSession(t *rapid.T) Session {
 		Version: rapid.Uint64Max(1<<63-1).Draw(t, "version"), CreationID: services.SortableID(rapid.Uint64Range(1, uint64(services.MaxSortableID)).Draw(t, "made")),
 		Viewer: services.UserID(rapid.Uint32().Draw(t, "viewer")), DeviceHash: rapid.Uint64().Draw(t, "device"),
 		LatestFollow: services.SortableID(rapid.Uint64Max(uint64(services.MaxSortableID)).Draw(t, "followed")), RecentFollows: drawRecentFollows(t),
+		FollowsHash: rapid.Uint32().Draw(t, "follows"),
 	}
 }
 
@@ -44,7 +45,10 @@ func TestSessionsAndCursorsParseOnlyForTheirViewer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		session, position := drawSession(t), drawShowPosition(t)
 		if rapid.Bool().Draw(t, "of an older release") {
-			session.LatestFollow, session.RecentFollows = session.CreationID, ""
+			session.FollowsHash = 0
+			if rapid.Bool().Draw(t, "of one without LatestFollow") {
+				session.LatestFollow, session.RecentFollows = session.CreationID, ""
+			}
 		}
 		if got, err := ParseSession("sessionId", session.Viewer, session.String()); got != session || err != nil {
 			t.Fatalf("%+v became %+v, %v", session, got, err)
@@ -118,6 +122,10 @@ func TestDamagedSessionsAreRefused(t *testing.T) {
 		"a repeated one":      func(b []byte) []byte { b[0] = recentFollowsFormByte; return append(b, 0, 0, 0, 7, 0, 0, 0, 7) },
 		"a wrong order":       func(b []byte) []byte { b[0] = recentFollowsFormByte; return append(b, 0, 0, 1, 0, 0, 0, 0, 7) },
 		"too many":            func(b []byte) []byte { b[0] = recentFollowsFormByte; return append(b, tooManyRecentFollows()...) },
+		"no hash of follows":  func(b []byte) []byte { b[0] = followsHashFormByte; return b },
+		"a part of a hash":    func(b []byte) []byte { b[0] = followsHashFormByte; return append(b, 1, 2, 3) },
+		"a needless hash":     func(b []byte) []byte { b[0] = followsHashFormByte; return append(b, 0, 0, 0, 0) },
+		"a part after a hash": func(b []byte) []byte { b[0] = followsHashFormByte; return append(b, 0, 0, 0, 7, 1) },
 		"an older form":       func(b []byte) []byte { b[0] = noFollowFormByte; return b },
 		"one without a part":  func(b []byte) []byte { return b[:noFollowSessionBytes] },
 		"with a needless one": func(b []byte) []byte { return append(b[:29:29], b[9:17]...) },
@@ -140,15 +148,28 @@ func tooManyRecentFollows() (bytes []byte) {
 	return bytes
 }
 
-// A session of a release without LatestFollow has the hosts that were followed until it was made.
-func TestSessionsOfAnOlderReleaseGoOn(t *testing.T) {
-	const session, cursor = "AQAAAAAAAAAHAAAAAAAAAGMAAAADAAAAAAAAAAU", "QQD__________wAAAAAAAAAFAQAAAAAAAAAHAAAAAAAAAGMAAAADAAAAAAAAAAU"
-	want := Session{Version: 7, CreationID: 99, Viewer: 3, DeviceHash: 5, LatestFollow: 99}
-	if got, err := ParseSession("sessionId", 3, session); got != want || err != nil {
-		t.Errorf("the session is %+v, %v", got, err)
-	}
-	if got, position, err := parseCursor(3, cursor); got != want || position != (ShowPosition{Score: -1, ID: 5}) || err != nil {
-		t.Errorf("the cursor is of %+v at %+v, %v", got, position, err)
+// A session of a release without LatestFollow has the hosts that were followed until it was made. One of a release without FollowsHash
+// knows its hosts by the times of their follows alone.
+func TestSessionsOfOlderReleasesGoOn(t *testing.T) {
+	older := Session{Version: 7, CreationID: 99, Viewer: 3, DeviceHash: 5, LatestFollow: 98}
+	recent := older
+	recent.RecentFollows = "\x00\x00\x00\x01\x00\x00\x00\x02"
+	oldest := older
+	oldest.LatestFollow = oldest.CreationID
+	for _, c := range []struct {
+		want            Session
+		session, cursor string
+	}{
+		{oldest, "AQAAAAAAAAAHAAAAAAAAAGMAAAADAAAAAAAAAAU", "QQD__________wAAAAAAAAAFAQAAAAAAAAAHAAAAAAAAAGMAAAADAAAAAAAAAAU"},
+		{older, "AgAAAAAAAAAHAAAAAAAAAGMAAAADAAAAAAAAAAUAAAAAAAAAYg", "QQD__________wAAAAAAAAAFAgAAAAAAAAAHAAAAAAAAAGMAAAADAAAAAAAAAAUAAAAAAAAAYg"},
+		{recent, "AwAAAAAAAAAHAAAAAAAAAGMAAAADAAAAAAAAAAUAAAAAAAAAYgAAAAEAAAAC", "QQD__________wAAAAAAAAAFAwAAAAAAAAAHAAAAAAAAAGMAAAADAAAAAAAAAAUAAAAAAAAAYgAAAAEAAAAC"},
+	} {
+		if got, err := ParseSession("sessionId", 3, c.session); got != c.want || err != nil {
+			t.Errorf("the session is %+v, %v; want %+v", got, err, c.want)
+		}
+		if got, position, err := parseCursor(3, c.cursor); got != c.want || position != (ShowPosition{Score: -1, ID: 5}) || err != nil {
+			t.Errorf("the cursor is of %+v at %+v, %v; want %+v", got, position, err, c.want)
+		}
 	}
 }
 

@@ -129,7 +129,7 @@ func (w *boardWatcher) readChange(ctx context.Context, badges *services.Badges) 
 	}
 	// These are all moves since the session began, and not only since the last change: a client that missed a change needs only the
 	// latest.
-	moves := s.Memory.movesSince(w.session.filterHosts(w.reader.hosts), w.session.Version)
+	moves := s.Memory.movesSince(w.reader.boardHosts, w.session.Version)
 	others, older := w.movesOfNewHosts()
 	moves = append(moves, others...)
 	change.Difference = newDifference(moves)
@@ -176,7 +176,7 @@ func (w *boardWatcher) readHosts(ctx context.Context, badges *services.Badges, o
 	given, taken := session.CreationID != 0, read.lease.Holder != "" && read.lease.Holder != session.name()
 	if !given || over || !(w.slotTaken && taken) && !session.lives(s.clock.Now(), read.lease, s.sessionIdleTime, s.maxSessionLife) {
 		w.slotTaken = given && taken
-		session = s.newSession(session, read.hosts)
+		session, read.boardHosts = s.newSession(session, read.hosts), read.hosts
 		w.sessionReplaced, w.renewedAt = w.sessionReplaced || given, time.Time{}
 	}
 	page, _, err := s.cutPage(ctx, session, read, ShowPosition{}, 1)
@@ -192,13 +192,16 @@ func (w *boardWatcher) readHosts(ctx context.Context, badges *services.Badges, o
 	return nil
 }
 
-// movesOfNewHosts returns moves for the shows of hosts followed since the session was made, none of which are in the session: shows
+// movesOfNewHosts returns moves for the shows of hosts that came after the session was made, none of which are in the session: shows
 // that are live or upcoming, and shows that have become replays since. older is how many of their other replays are above the
 // session's first show.
 func (w *boardWatcher) movesOfNewHosts() (moves []Move, older int) {
 	var since []services.FollowedAuthor
+	onBoard := w.reader.boardHosts // a part of hosts, in the same order
 	for _, host := range w.reader.hosts {
-		if !w.session.hasHost(host) {
+		if len(onBoard) > 0 && onBoard[0] == host {
+			onBoard = onBoard[1:]
+		} else {
 			since = append(since, host)
 		}
 	}

@@ -163,7 +163,7 @@ func TestExportEndsWhenItIsRefused(t *testing.T) {
 
 // tablesNotExported are the tables that add nothing about a user, with the reason.
 var tablesNotExported = map[string]string{
-	"announcements": "everybody's", "hosts": "versions", "show_history": "where shows stood, for hours", "announcement_segments": "everybody's", "audit": "the program's", "cleaner": "the program's", "counters": "the program's",
+	"announcements": "everybody's", "hosts": "versions", "show_history": "where shows stood, for hours", "follow_gaps": "from when and until when boards lacked a host, also one who hid, for hours", "announcement_segments": "everybody's", "audit": "the program's", "cleaner": "the program's", "counters": "the program's",
 	"dead_jobs": "work", "dot_raises": "everybody's", "erasures": "shown to nobody", "fanout_thresholds": "the program's", "fanouts": "work", "goose_db_version": "the program's",
 	"idempotency": "hashes of requests, for a day", "imports": "the program's", "jobs": "work", "log": "everybody's, for an hour", "log_heads": "the program's",
 	"acts": "what operators did", "activity_thresholds": "the program's", "stream_head": "the program's", "stream_due": "work", "stream_changes": "the badges, which the facts make", "nodes": "the program's", "post_counts": "counts of likes and posts", "notification_heads": "sums of the causes", "site_message_gens": "versions", "site_message_state": "versions", "sqlite_sequence": "the engine's", "view_items": "everybody's",

@@ -67,6 +67,7 @@ func fillTables(b *peopletest.TestDB, notified bool) {
 			upTo + "INSERT INTO hosts SELECT n, TRUE, 0, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO reminders SELECT n % 5000, n % 499, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO past_follows SELECT n % 500, n % 499 + 500, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO follow_gaps SELECT n % 500, n % 499 + 500, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO notification_heads SELECT n, 1, 0, 0, 0, 0 FROM s WHERE n <= 500",
 			upTo + "INSERT INTO announcements SELECT n, 't', 'c', 0, n, n, n, n, n, n % 10 = 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO user_notices SELECT n, n, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
@@ -93,7 +94,7 @@ func fillTables(b *peopletest.TestDB, notified bool) {
 
 // fullScanStep matches the steps of a plan that read a whole table, by the table's name or by its alias in the statements. The
 // alias c, which is left out, is a list that was passed as a parameter.
-var fullScanStep = regexp.MustCompile(`^SCAN (users|host_notifications|follows|follow_modes|mutes|blocks|hides|posts|authors|fanouts|likes|post_counts|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|group_policies|category_preferences|display_policies|conversation\w*|cv|view_\w+|stream_\w+|webhook_letters|devices|refs|acts|shows|show_history|hosts|reminders|past_follows|[fupnlshmigo])( |$)`)
+var fullScanStep = regexp.MustCompile(`^SCAN (users|host_notifications|follows|follow_modes|mutes|blocks|hides|posts|authors|fanouts|likes|post_counts|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|group_policies|category_preferences|display_policies|conversation\w*|cv|view_\w+|stream_\w+|webhook_letters|devices|refs|acts|shows|show_history|hosts|reminders|past_follows|follow_gaps|[fupnlshmigo])( |$)`)
 
 // fullScanAllowed matches the names of the statements that may read a whole table: at a start, for a metric, in an export, or because
 // the table has only rows in progress, or a few rows.
@@ -157,7 +158,7 @@ func TestPlansOnPostgres(t *testing.T) {
 		"engagement of posts": `'[[1],[2]]', 3`, "recount posts": `'[[1],[2]]'`, "counts of posts below a position": "9, 20", "active users of a range": "1, 9, 3, 10", "a job of before": "5, 9, 9",
 		"lock a show to change it": "1", "shows by id": "ARRAY[1, 2]", "count upcoming shows": "1, 9", "replays of a host": "1, 9", "pulled replays": `'[[1],[2]]', 300`, "replays of followed hosts": "1, 9, 9, 300",
 		"a host": "1", "end a chunk of a host": "1", "shows that no board has yet": "1", "set a host's version": "1, 9", "versions of hosts": "0, 100", "hosts of a reader": "1",
-		"whether a follow has ended lately": "1, 2, 3, 4", "reminders of a show": "1, 2, 1000", "reminders of a user": "1, ARRAY[1, 2]", "count reminders": "1, 9, 36",
+		"whether a follow has ended lately": "1, 2, 3, 4", "gaps of a user's follows": "1, 9", "note late follows": `'[[1,2,3]]', 4`, "note a follow that is shown again": "1, 2, 3, 4", "reminders of a show": "1, 2, 1000", "reminders of a user": "1, ARRAY[1, 2]", "count reminders": "1, 9, 36",
 		"reminders that notify": `'[[1,2,3,0]]'`, "reminders of shows that notify": `'[[1,2]]'`,
 		"due users of the change stream": "9, 500", "postpone users of the change stream": "ARRAY[1, 2], 9", "settle users of the change stream": `'[[1,2],[3,4]]'`, "delay users of the change stream": `'[[1,2,3],[3,4,5]]'`,
 		"due letters": "'w1', 9, 9, 100", "letters that failed": "'w1', 9, 1", "letters of users": "'w1', ARRAY[1, 2]", "drop letters": "'w1', ARRAY[1, 2]", "try letters again at once": "'w1', 9",

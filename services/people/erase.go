@@ -9,8 +9,8 @@ import (
 	"tidings/services/sql"
 )
 
-// EraseSteps are the steps that remove a user's restrictions against others, others' restrictions against the user, and past
-// follows in both directions. The follows are removed before, so no feed depends on a restriction any more. Where the user is the
+// EraseSteps are the steps that remove a user's restrictions against others, others' restrictions against the user, and the ends and
+// gaps of follows in both directions. The follows are removed before, so no feed depends on a restriction any more. Where the user is the
 // first column of the key, an index finds the rows; the other direction has no index, so the table is walked.
 var EraseSteps = []erase.Step{
 	erase.DeleteRows("restrictions", "mutes", "muter", "muter, muted"),
@@ -21,6 +21,8 @@ var EraseSteps = []erase.Step{
 	erase.DeleteRowsByScan("restrictions", "hides", "author", "follower"),
 	erase.DeleteRows("", "past_follows", "follower", "follower, followee"),
 	erase.DeleteRowsByScan("", "past_follows", "follower", "followee"),
+	erase.DeleteRows("", "follow_gaps", "follower", "follower, until_at, followee"),
+	erase.DeleteRowsByScan("", "follow_gaps", "follower", "followee"),
 }
 
 var (

@@ -54,6 +54,27 @@ var noteUnfollow = sql.NewStatement("note the end of a follow", `INSERT INTO pas
 		SELECT CAST($1 AS BIGINT), host, CAST($3 AS BIGINT) FROM hosts WHERE host = $2
 		ON CONFLICT (follower, followee) DO UPDATE SET until_at = excluded.until_at`)
 
+// lateFollowAge is how old the time of a new follow is at least for the follow to count as late. Sessions of boards know the follows of
+// their last five minutes one by one, so only an older time can make a follow look as if a session had begun with it.
+const lateFollowAge = time.Minute
+
+// The statements on follow_gaps insert nothing if the followee has no shows. COALESCE makes the search for the host a look-up by key.
+var (
+	// noteLateFollows records that boards lacked the hosts of some follows until now. It runs before the follows are inserted: one that
+	// exists by then is not late.
+	noteLateFollows = sql.NewStatement("note late follows", `INSERT INTO follow_gaps (follower, followee, since, until_at)
+		SELECT c.follower, c.followee, c.since, CAST($2 AS BIGINT) FROM {rows $1 follower BIGINT, followee BIGINT, since BIGINT} AS c
+		WHERE COALESCE((SELECT TRUE FROM hosts WHERE hosts.host = c.followee), FALSE)
+			AND 0 = (SELECT count(*) FROM follows f WHERE f.follower = c.follower AND f.followee = c.followee)
+		ON CONFLICT DO NOTHING`)
+
+	// noteShownAgain records that boards lacked the host of a follow since $3 and until now.
+	noteShownAgain = sql.NewStatement("note a follow that is shown again", `INSERT INTO follow_gaps (follower, followee, since, until_at)
+		SELECT f.follower, f.followee, CAST($3 AS BIGINT), CAST($4 AS BIGINT) FROM follows f WHERE f.follower = $1 AND f.followee = $2
+			AND COALESCE((SELECT TRUE FROM hosts WHERE hosts.host = f.followee), FALSE)
+		ON CONFLICT DO NOTHING`)
+)
+
 // DeleteFollow ends a follow and its mode, and returns false when there was no follow. It records when the follow of a host ended,
 // because the follower's board may have just shown the host's shows. A new follow begins in mode FollowAll again.
 func DeleteFollow(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) (deleted bool, err error) {
@@ -77,15 +98,27 @@ func CountFollowees(ctx context.Context, tx *sql.Tx, follower, followee services
 
 // ImportFollows adds many follows at once and returns how many are new. Existing follows stay as they are, and pairs with a block
 // are omitted. It is fastest with thousands of edges in a transaction. Edges that are sorted by their followers lock each row once.
+// It records which hosts are followed late, because boards that were frozen before stay without them.
 func ImportFollows(ctx context.Context, tx *sql.Tx, edges []services.FollowEdge) (inserted int, err error) {
 	standing, err := readRestrictions(ctx, tx, edges)
 	if err != nil {
 		return 0, err
 	}
 	all := make([][]any, 0, len(edges))
+	var late sql.RowsParameter
 	for _, edge := range edges {
-		if is := standing[followPair{edge.Follower, edge.Followee}]; !is.blocked {
-			all = append(all, []any{edge.Follower, edge.Followee, edge.PostsCountAfter, !is.mutedOrHidden})
+		is := standing[followPair{edge.Follower, edge.Followee}]
+		if is.blocked {
+			continue
+		}
+		all = append(all, []any{edge.Follower, edge.Followee, edge.PostsCountAfter, !is.mutedOrHidden})
+		if edge.PostsCountAfter.Time().Before(tx.Now.Add(-lateFollowAge)) {
+			late = append(late, []any{edge.Follower, edge.Followee, edge.PostsCountAfter})
+		}
+	}
+	if len(late) > 0 {
+		if _, err := tx.Run(ctx, noteLateFollows, late, tx.Now); err != nil {
+			return 0, err
 		}
 	}
 	return tx.Insert(ctx, insertFollows, all)

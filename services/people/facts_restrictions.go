@@ -52,7 +52,7 @@ func newRestrictionTable(table, owner, other, until string) restrictionTable {
 	return restrictionTable{
 		insert: sql.NewStatement("insert into "+table, fmt.Sprintf(`INSERT INTO %[1]s (%[2]s, %[3]s, made) VALUES ($1, $2, $3)
 			ON CONFLICT (%[2]s, %[3]s) DO NOTHING`, table, owner, other)),
-		delete: sql.NewStatement("delete from "+table, fmt.Sprintf(`DELETE FROM %s WHERE %s = $1 AND %s = $2`, table, owner, other)),
+		delete: sql.NewStatement("delete from "+table, fmt.Sprintf(`DELETE FROM %s WHERE %s = $1 AND %s = $2 RETURNING made`, table, owner, other)),
 		count:  sql.NewStatement("count "+table, fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM %s WHERE %s = $1 LIMIT $2) AS counted`, table, owner)),
 		list: sql.NewStatement("list "+table, fmt.Sprintf(`SELECT %[3]s, made, %[4]s FROM %[1]s
 			WHERE %[2]s = $1 AND made < $2 ORDER BY made DESC LIMIT $3`, table, owner, other, until)),
@@ -166,16 +166,22 @@ func Restrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (put Rest
 }
 
 // Unrestrict removes a restriction of one user against another, under LockRestrictions, and returns false when there was none of
-// that kind. After the end of a mute or hide older posts count again, but do not alert.
+// that kind. After the end of a mute or hide older posts count again, but do not alert, and boards that were frozen before stay
+// without the host.
 func Unrestrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (ended bool, err error) {
-	changed, err := tx.Run(ctx, restrictionTables[r.Kind].delete, r.Owner, r.Other)
+	var made services.SortableID
+	ended, err = tx.One(ctx, restrictionTables[r.Kind].delete, []any{r.Owner, r.Other}, &made)
 	if r.Kind != services.Block {
 		err = updateFollowShown(ctx, tx, r, err)
-		if changed > 0 && err == nil {
-			err = alertFollowsFromNow(ctx, tx, r.AffectedFollow().Follower)
+		edge := r.AffectedFollow()
+		if ended && err == nil {
+			_, err = tx.Run(ctx, noteShownAgain, edge.Follower, edge.Followee, made, tx.Now)
+		}
+		if ended && err == nil {
+			err = alertFollowsFromNow(ctx, tx, edge.Follower)
 		}
 	}
-	return changed > 0 && err == nil, err
+	return ended && err == nil, err
 }
 
 // updateFollowShown sets the column shown of the follow that a restriction concerns. If err is not nil, it only returns err.

@@ -22,14 +22,14 @@ type boardsModel struct {
 	nodes      []*world.Node // on one SQL database and one Redis; the second node reads the changelog only in a step that makes it do so
 	flushRedis func()        // nil if Redis cannot be emptied
 
-	readers, hosts        []string                 // keys of users
-	shows                 []*showModel             // as they are now
-	showsAtVersion        map[uint64][]showModel   // version of the changelog -> the shows on boards
-	follows               map[relation]followModel // follower and host -> the follow
-	mutes                 map[relation]bool        // reader and host -> the reader mutes the host
-	sessions              []*sessionModel          // the sessions so far, without those that were found to be over
-	followStepCount       int                      // the number of steps of changeFollowOrMute so far
-	startChangelogVersion uint64                   // the version before the first show
+	readers, hosts        []string               // keys of users
+	shows                 []*showModel           // as they are now
+	showsAtVersion        map[uint64][]showModel // version of the changelog -> the shows on boards
+	followSteps           map[relation]int       // follower and host -> the step of changeFollowOrMute in which the follow began
+	mutes                 map[relation]bool      // reader and host -> the reader mutes the host
+	sessions              []*sessionModel        // the sessions so far, without those that were found to be over
+	followStepCount       int                    // the number of steps of changeFollowOrMute so far
+	startChangelogVersion uint64                 // the version before the first show
 }
 
 // showModel is a show of the model.
@@ -38,19 +38,12 @@ type showModel struct {
 	plannedAt, startedAt, endedAt time.Time // endedAt can be set while the show is upcoming: its end was reported before its start
 }
 
-// followModel is a follow: the step of changeFollowOrMute in which it began, and its time.
-type followModel struct {
-	followStep int // the value of followStepCount at the follow
-	followedAt time.Time
-}
-
 // sessionModel is a session of a reader's board: which shows and follows it has, and how long it lives.
 type sessionModel struct {
-	reader, id, lastShownID string       // the reader's key, the session's ID, and the show that the next page begins after
-	changelogVersion        uint64       // the board shows the shows as they were at this version
-	lastFollowStep          int          // the last step in which the reader followed a host on the board, leaving out recentFollowSteps
-	recentFollowSteps       map[int]bool // the steps in which hosts on the board were followed, in the five minutes before the session
-	createdAt, leaseEndsAt  time.Time    // leaseEndsAt is zero without a lease
+	reader, id, lastShownID string         // the reader's key, the session's ID, and the show that the next page begins after
+	changelogVersion        uint64         // the board shows the shows as they were at this version
+	followSteps             map[string]int // host on the board when the session began -> the step in which the follow began
+	createdAt, leaseEndsAt  time.Time      // leaseEndsAt is zero without a lease
 }
 
 // rank returns the section and the score that define a show's position in the order of the board.
@@ -81,7 +74,7 @@ func (b showModel) timesText() string {
 
 // newBoardsModel makes a model with new hosts and readers. flush empties Redis; nil if that is not possible.
 func newBoardsModel(nodes []*world.Node, flush func()) *boardsModel {
-	b := &boardsModel{nodes: nodes, flushRedis: flush, showsAtVersion: map[uint64][]showModel{}, follows: map[relation]followModel{}, mutes: map[relation]bool{}}
+	b := &boardsModel{nodes: nodes, flushRedis: flush, showsAtVersion: map[uint64][]showModel{}, followSteps: map[relation]int{}, mutes: map[relation]bool{}}
 	number := world.ModelCount.Add(1)
 	for i := range 3 {
 		b.hosts = append(b.hosts, fmt.Sprintf("b%d-host%d", number, i))
@@ -249,23 +242,24 @@ func (b *boardsModel) cancelShow(t *rapid.T) {
 	b.recordShowsAtVersion()
 }
 
-// changeFollowOrMute lets a reader follow, unfollow, mute or unmute a host.
+// changeFollowOrMute lets a reader follow, unfollow, mute or unmute a host. A follow may be reported late: its time is up to three hours ago.
 func (b *boardsModel) changeFollowOrMute(t *rapid.T) {
 	p := relation{rapid.SampledFrom(b.readers).Draw(t, "reader"), rapid.SampledFrom(b.hosts).Draw(t, "host")}
 	verb := rapid.SampledFrom([]string{"follow", "follow", "unfollow", "mute", "unmute"}).Draw(t, "verb")
 	b.advance(time.Millisecond) // a session and a follow in the same millisecond on two nodes have no defined order
-	_, follows := b.follows[p]
+	_, follows := b.followSteps[p]
 	nothing := verb == "follow" && follows || verb == "unfollow" && !follows || verb == "unmute" && !b.mutes[p] || verb == "mute" && b.mutes[p]
-	got := b.drawNode(t).Ask(p.who, fmt.Sprintf(`mutation{r:%s(input:{userId:"user:%s"}){changed badges{version}}}`, verb, p.whom), nil)
-	if got.ErrorCode() != "" || got.Changed() == nothing {
+	if age := rapid.SampledFrom([]int{0, 0, 5, 60, 180}).Draw(t, "minutes ago"); verb == "follow" && age > 0 {
+		b.followLate(t, p, b.now().Add(-time.Duration(age)*time.Minute), !nothing)
+	} else if got := b.drawNode(t).Ask(p.who, fmt.Sprintf(`mutation{r:%s(input:{userId:"user:%s"}){changed badges{version}}}`, verb, p.whom), nil); got.ErrorCode() != "" || got.Changed() == nothing {
 		t.Fatalf("%s %v: code %q, changed %t, want %t", verb, p, got.ErrorCode(), got.Changed(), !nothing)
 	}
 	switch b.followStepCount++; {
 	case nothing:
 	case verb == "follow":
-		b.follows[p] = followModel{b.followStepCount, b.now()}
+		b.followSteps[p] = b.followStepCount
 	case verb == "unfollow":
-		delete(b.follows, p)
+		delete(b.followSteps, p)
 	default:
 		b.mutes[p] = verb == "mute"
 	}
@@ -335,7 +329,12 @@ func (b *boardsModel) addSession(t *rapid.T, s *sessionModel, page world.BoardPa
 		t.Fatal(err)
 	}
 	s.id, s.changelogVersion, s.createdAt, s.leaseEndsAt = page.SessionID, session.Version, session.CreationID.Time(), time.Time{}
-	s.lastFollowStep, s.recentFollowSteps = b.followStepsBeforeAndSince(s.reader, s.createdAt.Add(-5*time.Minute))
+	s.followSteps = map[string]int{}
+	for p, step := range b.followSteps {
+		if p.who == s.reader && !b.mutes[p] {
+			s.followSteps[p.whom] = step
+		}
+	}
 	b.sessions = append(b.sessions, s)
 }
 
@@ -380,7 +379,7 @@ func (b *boardsModel) continueSession(t *rapid.T) {
 
 // letTimePass lets some minutes pass, in which sessions that nobody reads can end.
 func (b *boardsModel) letTimePass(t *rapid.T) {
-	// A follow is recent for five minutes. The seven seconds keep a session from beginning exactly five minutes after a follow.
+	// With the seven seconds, no end of a lease and no limit of the age of a follow is exactly now.
 	b.advance(time.Duration(rapid.IntRange(1, 25).Draw(t, "minutes"))*time.Minute + 7*time.Second)
 }
 

@@ -67,29 +67,13 @@ func (b *boardsModel) reloadShows(t *rapid.T) {
 	b.recordShowsAtVersion()
 }
 
-// hasHostOnBoard reports whether the host's shows are now on the session's board: the reader followed the host when the session
-// began, the follow still exists, and the reader does not mute the host.
+// hasHostOnBoard reports whether the host's shows are now on the session's board: they were when the session began, the reader's follow of
+// that time still exists, whatever time it was reported with, and the reader does not mute the host.
 func (b *boardsModel) hasHostOnBoard(s *sessionModel, host string) bool {
 	p := relation{s.reader, host}
-	follow, follows := b.follows[p]
-	return follows && (follow.followStep <= s.lastFollowStep || s.recentFollowSteps[follow.followStep]) && !b.mutes[p]
-}
-
-// followStepsBeforeAndSince looks at the hosts who are on a reader's board now, and at the steps in which the reader followed them.
-// step is the last of these steps before since, 0 without one. recent are the steps from since on.
-func (b *boardsModel) followStepsBeforeAndSince(reader string, since time.Time) (step int, recent map[int]bool) {
-	recent = map[int]bool{}
-	for _, show := range b.shows {
-		p := relation{reader, show.host}
-		switch follow, follows := b.follows[p]; {
-		case !follows || b.mutes[p]:
-		case follow.followedAt.Before(since):
-			step = max(step, follow.followStep)
-		default:
-			recent[follow.followStep] = true
-		}
-	}
-	return step, recent
+	had, onBoard := s.followSteps[host]
+	step, follows := b.followSteps[p]
+	return onBoard && follows && step == had && !b.mutes[p]
 }
 
 // compareFirstEvent subscribes to the board of a random session that is not over, and compares the first event with the model.
@@ -123,12 +107,29 @@ func (b *boardsModel) compareFirstEvent(t *rapid.T) {
 	b.compareChange(t, s, change)
 }
 
+// followLate lets the host application report a follow with a past time. want says whether it changes anything.
+func (b *boardsModel) followLate(t *rapid.T, p relation, at time.Time, want bool) {
+	var data struct {
+		Ingest struct {
+			Results []struct {
+				Changed bool
+				Error   *struct{ Message string }
+			}
+		}
+	}
+	event := map[string]any{"as": "user:" + p.who, "at": at.Format(time.RFC3339Nano), "do": map[string]any{"follow": map[string]any{"userId": "user:" + p.whom}}}
+	b.drawNode(t).MustAsk("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{changed error{message}}}}`, map[string]any{"e": []any{event}}, &data)
+	if result := data.Ingest.Results[0]; result.Error != nil || result.Changed != want {
+		t.Fatalf("follow %v at %s: %+v, want changed %t", p, at, result, want)
+	}
+}
+
 // setFollowMode changes the mode of a reader's follow of a host. The mode of a follow changes no board.
 func (b *boardsModel) setFollowMode(t *rapid.T) {
 	p := relation{rapid.SampledFrom(b.readers).Draw(t, "reader"), rapid.SampledFrom(b.hosts).Draw(t, "host")}
 	mode := rapid.SampledFrom([]string{"NONE", "LIVE_ONLY", "ALL"}).Draw(t, "mode")
 	got := b.drawNode(t).Ask(p.who, fmt.Sprintf(`mutation{setFollowMode(input:{userId:"user:%s",mode:%s}){changed badges{version}}}`, p.whom, mode), nil)
-	_, follows := b.follows[p]
+	_, follows := b.followSteps[p]
 	if want := map[bool]string{false: "CONFLICT"}[follows]; got.ErrorCode() != want {
 		t.Fatalf("mode %s of %v: code %q, want %q", mode, p, got.ErrorCode(), want)
 	}
@@ -146,7 +147,7 @@ func (b *boardsModel) compareChange(t *rapid.T, s *sessionModel, change live.Boa
 	want := map[string][]string{}
 	above := 0
 	for _, is := range b.shows {
-		_, follows := b.follows[relation{s.reader, is.host}]
+		_, follows := b.followSteps[relation{s.reader, is.host}]
 		if !follows || b.mutes[relation{s.reader, is.host}] {
 			continue
 		}

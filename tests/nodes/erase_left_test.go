@@ -34,6 +34,7 @@ var extraLeaverInserts = []string{
 	`INSERT INTO fanouts (post, author, chunks, began_at) VALUES (1, 31234567, 1, 1)`,
 	`INSERT INTO conversation_leases (conversation, user_number, device, until_at) VALUES (1, 31234567, 'phone', 1)`,
 	`INSERT INTO past_follows (follower, followee, until_at) VALUES (31234567, 1, 1), (1, 31234567, 1) ON CONFLICT DO NOTHING`,
+	`INSERT INTO follow_gaps (follower, followee, since, until_at) VALUES (31234567, 1, 1, 1), (1, 31234567, 1, 1) ON CONFLICT DO NOTHING`,
 	`INSERT INTO site_message_gens (user_number, gen) VALUES (31234567, 1) ON CONFLICT DO NOTHING`,
 	`INSERT INTO idempotency (scope, key, body_hash, ids, at, code, message) VALUES ('u1', 'named', '', '[]', 4102444800000000, 'NOT_FOUND', 'userId: there is no user "leaver-qzx7"')`,
 	`INSERT INTO view_readers (user_number, ver) VALUES (31234567, 1) ON CONFLICT DO NOTHING`,
