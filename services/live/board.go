@@ -259,7 +259,18 @@ func (s *Service) cutPage(ctx context.Context, session Session, reader readerDat
 		}
 	}
 	p.Replays = []replayList{listed, s.cachedReplays(session, hosts, after, first)}
-	return p.page(first), building, nil
+	if page = p.page(first); page.End != services.EndOfRetention || building {
+		return page, building, nil
+	}
+	// The list has lost older replays. They may be of the session: shows that ended since, and the replays of hosts who were followed
+	// since, push older ones off the list. SQL has those of the session.
+	if listed, err = s.replaysFromSQL(ctx, session, reader, after); err != nil {
+		return linePage{}, false, err
+	}
+	if p.Replays[0], err = s.replaysAtSession(ctx, listed, session, hosts); err != nil {
+		return linePage{}, false, err
+	}
+	return p.page(first), false, nil
 }
 
 // allReplaysLimit is a limit that no list reaches: a list shows up to FeedRetention replays, and keeps a few more

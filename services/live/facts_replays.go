@@ -32,11 +32,12 @@ ORDER BY s.host, s.ended_at DESC, s.id DESC`)
 	// the depth-th newest replay of each host. floor is the one of them at or after which at least $4 replays ended, so that no older
 	// replay can be on the page; 0 if there is none. bound is the end of one host's range. Ends are not unique, so all replays that have
 	// the last one's time are read. feedPageSQL in package posts does the same for a home feed, and says more.
+	// Replays of the hosts $6, and those of later versions than $5, are left out.
 	replaysOfReader = sql.NewStatement("replays of followed hosts", `
-WITH edges AS MATERIALIZED (`+selectFollowedHosts+`), page AS MATERIALIZED (
+WITH edges AS MATERIALIZED (`+selectFollowedHosts+` AND NOT {in f.followee $6 BIGINT}), page AS MATERIALIZED (
 	SELECT CAST($4 AS BIGINT) AS size, COALESCE(1 + 2 * CAST($4 AS BIGINT) / NULLIF(count(*), 0), 1) AS depth FROM edges
 ), marks AS MATERIALIZED (
-	SELECT (SELECT s.ended_at FROM shows s WHERE s.host = a.followee AND `+pushedReplay+` AND (s.ended_at, s.id) < ($2, $3)
+	SELECT (SELECT s.ended_at FROM shows s WHERE s.host = a.followee AND `+pushedReplay+` AND s.ver <= $5 AND (s.ended_at, s.id) < ($2, $3)
 		ORDER BY s.ended_at DESC, s.id DESC LIMIT 1 OFFSET (SELECT depth - 1 FROM page)) AS mark
 	FROM edges a
 ), floors AS MATERIALIZED (
@@ -44,12 +45,12 @@ WITH edges AS MATERIALIZED (`+selectFollowedHosts+`), page AS MATERIALIZED (
 		LIMIT 1 OFFSET (SELECT (size - 1) / depth FROM page)), 0) AS floor
 ), ranges AS MATERIALIZED (
 	SELECT a.followee AS host, COALESCE((SELECT s.ended_at FROM shows s
-		WHERE s.host = a.followee AND `+pushedReplay+` AND (s.ended_at, s.id) < ($2, $3) AND s.ended_at >= floors.floor
+		WHERE s.host = a.followee AND `+pushedReplay+` AND s.ver <= $5 AND (s.ended_at, s.id) < ($2, $3) AND s.ended_at >= floors.floor
 		ORDER BY s.ended_at DESC, s.id DESC LIMIT 1 OFFSET (SELECT size - 1 FROM page)), floors.floor) AS bound
 	FROM edges a CROSS JOIN floors
 )
 `+selectShow+`ranges r CROSS JOIN shows s
-WHERE s.host = r.host AND `+pushedReplay+` AND s.ended_at >= r.bound AND (s.ended_at, s.id) < ($2, $3)
+WHERE s.host = r.host AND `+pushedReplay+` AND s.ver <= $5 AND s.ended_at >= r.bound AND (s.ended_at, s.id) < ($2, $3)
 ORDER BY s.ended_at DESC, s.id DESC LIMIT $4`)
 )
 
@@ -79,6 +80,11 @@ func (d database) pulledReplays(ctx context.Context, hosts []services.UserID, li
 // before is a position of a board, after which the list begins; the zero value is the top. The cost grows with the number of
 // followed hosts and with limit.
 func replaysOfFollowedHosts(ctx context.Context, db *sql.DB, reader services.UserID, before ShowPosition, limit int) ([]Show, error) {
+	return replaysOfFollowedHostsAt(ctx, db, reader, math.MaxInt64, nil, before, limit)
+}
+
+// replaysOfFollowedHostsAt is replaysOfFollowedHosts as of a version of the log, and without some hosts.
+func replaysOfFollowedHostsAt(ctx context.Context, db *sql.DB, reader services.UserID, version uint64, without []services.FollowedAuthor, before ShowPosition, limit int) ([]Show, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
@@ -87,5 +93,6 @@ func replaysOfFollowedHosts(ctx context.Context, db *sql.DB, reader services.Use
 		// Scores are milliseconds, times in SQL microseconds.
 		ended, id = before.Score*1000, before.ID
 	}
-	return selectShows(ctx, db.Runner, replaysOfReader, reader, ended, id, limit)
+	hosts := services.Map(without, func(host services.FollowedAuthor) services.UserID { return host.Author })
+	return selectShows(ctx, db.Runner, replaysOfReader, reader, ended, id, limit, int64(version), hosts)
 }

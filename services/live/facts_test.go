@@ -243,6 +243,14 @@ func TestReplaysOfFollowedHostsAreASortedList(t *testing.T) {
 				position = page[len(page)-1].Position()
 			}
 			sqltest.Equal(t, idsOf(got), idsOf(want))
+			// At a version of the log, without a host.
+			version, without := uint64(max(0, int(next)-rapid.IntRange(0, 40).Draw(t, "later versions"))), services.FollowedAuthor{Author: reader + services.UserID(rapid.IntRange(0, 5).Draw(t, "without"))}
+			then := slices.DeleteFunc(want, func(show Show) bool { return show.Version > version || show.Host == without.Author })
+			got, err := replaysOfFollowedHostsAt(b.Ctx, b.DB, reader, version, []services.FollowedAuthor{without}, ShowPosition{}, size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sqltest.Equal(t, idsOf(got), idsOf(then[:min(size, len(then))]))
 		})
 	})
 }

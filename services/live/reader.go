@@ -29,6 +29,19 @@ func (s *Service) replayLimit(session Session, first int) int {
 	return first + 1 + int(min(since, services.FeedRetention))
 }
 
+// hostsNotOnBoard lists the followed hosts that are not on the board of the session.
+func (v readerData) hostsNotOnBoard() (others []services.FollowedAuthor) {
+	onBoard := v.boardHosts // a part of hosts, in the same order
+	for _, host := range v.hosts {
+		if len(onBoard) > 0 && onBoard[0] == host {
+			onBoard = onBoard[1:]
+		} else {
+			others = append(others, host)
+		}
+	}
+	return others
+}
+
 // readerData reads a viewer's data: the hosts, and at most a number of replays, 0 for none.
 func (s *Service) readerData(ctx context.Context, session Session, after ShowPosition, replays int) (readerData, error) {
 	reader, err := s.readReplaysAndHosts(ctx, session, after, replays)
@@ -108,14 +121,14 @@ func (s *Service) viewerReplays(ctx context.Context, session Session, v readerDa
 		}
 		v.beingRebuilt = true
 	}
-	list, err = s.replaysFromSQL(ctx, session.Viewer, after)
+	list, err = s.replaysFromSQL(ctx, session, v, after)
 	return list, v.beingRebuilt, err
 }
 
-// replaysFromSQL reads the replays from SQL as a list in Redis would have them. It reads from the top, wherever the page
-// starts, to find the floor: the newest replay beyond those that a list shows.
-func (s *Service) replaysFromSQL(ctx context.Context, viewer services.UserID, after ShowPosition) (list replayList, err error) {
-	shows, err := replaysOfFollowedHosts(ctx, s.db, viewer, ShowPosition{}, services.FeedRetention+1)
+// replaysFromSQL reads the replays from SQL as a list in Redis had them when the session was made, without the hosts that have left. It
+// reads from the top, wherever the page starts, to find the floor: the newest replay beyond those that a list shows.
+func (s *Service) replaysFromSQL(ctx context.Context, session Session, v readerData, after ShowPosition) (list replayList, err error) {
+	shows, err := replaysOfFollowedHostsAt(ctx, s.db, session.Viewer, session.Version, v.hostsNotOnBoard(), ShowPosition{}, services.FeedRetention+1)
 	if err != nil {
 		return list, err
 	}

@@ -173,6 +173,46 @@ func TestTheEndOfAMuteOrAHideLeavesTheSessionAsItWas(t *testing.T) {
 	}
 }
 
+// A host who is followed while a session lives, and shows that end meanwhile, push the session's replays off the viewer's list. The
+// session still has them.
+func TestReplaysStayInTheSessionWhenNewerOnesFillTheList(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{})
+	h := newBoardNode(w, nil)
+	users := w.MakeUsers(3)
+	viewer, host, late := users[0], users[1], users[2]
+	w.Follow(host, viewer)
+	fill := func(host services.UserID, replays int) {
+		ids := make([]services.ShowID, replays)
+		for i := range ids {
+			ids[i] = planShow(w, host, time.Minute)
+		}
+		startShows(w, ids...)
+		endShows(w, ids...)
+		w.RunAllJobs(w.Fanout)
+		h.advanceAndRefresh()
+	}
+	fill(host, 12)
+	fill(late, services.FeedRetention+40)
+	first := h.page(viewer, BoardRequest{First: 5})
+	whole, end := h.readRemainingPages(viewer, first, 5)
+	if len(whole) != 12 || end != services.EndOfFeed {
+		t.Fatalf("the board has %v, and ends with %q", whole, end)
+	}
+	for _, step := range []struct {
+		what string
+		do   func()
+	}{
+		{"after a follow", func() { w.Follow(late, viewer); h.advanceAndRefresh() }},
+		{"after the ends of many shows", func() { fill(host, services.FeedRetention+40) }},
+		{"without Redis", func() { w.RedisServer.Kill() }},
+	} {
+		step.do()
+		if got, end := h.readRemainingPages(viewer, first, 5); !slices.Equal(got, whole) || end != services.EndOfFeed {
+			t.Errorf("%s the session has %v, and ends with %q; want %v", step.what, got, end, whole)
+		}
+	}
+}
+
 // A late follow of a host is recorded for as long as a session may live.
 func TestGapsOfFollowsAreForgottenAfterSessions(t *testing.T) {
 	eachTestDB(t, func(b *testDB) {

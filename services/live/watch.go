@@ -196,15 +196,7 @@ func (w *boardWatcher) readHosts(ctx context.Context, badges *services.Badges, o
 // that are live or upcoming, and shows that have become replays since. older is how many of their other replays are above the
 // session's first show.
 func (w *boardWatcher) movesOfNewHosts() (moves []Move, older int) {
-	var since []services.FollowedAuthor
-	onBoard := w.reader.boardHosts // a part of hosts, in the same order
-	for _, host := range w.reader.hosts {
-		if len(onBoard) > 0 && onBoard[0] == host {
-			onBoard = onBoard[1:]
-		} else {
-			since = append(since, host)
-		}
-	}
+	since := w.reader.hostsNotOnBoard()
 	if len(since) == 0 {
 		return nil, 0
 	}

@@ -156,7 +156,7 @@ func TestPlansOnPostgres(t *testing.T) {
 		"relations of a user": "1, ARRAY[2, 3], 9", "followers of users": `'[[0,501,99999],[1,502,99999]]', 21, 3`, "followees of users": `'[[0,1,99999],[1,2,99999]]', 21, 3`,
 		"posts of users": `'[[0,501,99999],[1,502,99999]]', 21, 3`, "shows of users": `'[[0,501,99999],[1,502,99999]]', 21, 3`,
 		"engagement of posts": `'[[1],[2]]', 3`, "recount posts": `'[[1],[2]]'`, "counts of posts below a position": "9, 20", "active users of a range": "1, 9, 3, 10", "a job of before": "5, 9, 9",
-		"lock a show to change it": "1", "shows by id": "ARRAY[1, 2]", "count upcoming shows": "1, 9", "replays of a host": "1, 9", "pulled replays": `'[[1],[2]]', 300`, "replays of followed hosts": "1, 9, 9, 300",
+		"lock a show to change it": "1", "shows by id": "ARRAY[1, 2]", "count upcoming shows": "1, 9", "replays of a host": "1, 9", "pulled replays": `'[[1],[2]]', 300`, "replays of followed hosts": "1, 9, 9, 300, 9, ARRAY[1, 2]",
 		"a host": "1", "end a chunk of a host": "1", "shows that no board has yet": "1", "set a host's version": "1, 9", "versions of hosts": "0, 100", "hosts of a reader": "1",
 		"whether a follow has ended lately": "1, 2, 3, 4", "gaps of a user's follows": "1, 9", "note late follows": `'[[1,2,3]]', 4`, "note a follow that is shown again": "1, 2, 3, 4", "reminders of a show": "1, 2, 1000", "reminders of a user": "1, ARRAY[1, 2]", "count reminders": "1, 9, 36",
 		"reminders that notify": `'[[1,2,3,0]]'`, "reminders of shows that notify": `'[[1,2]]'`,
