@@ -213,18 +213,21 @@ func TestReplaysStayInTheSessionWhenNewerOnesFillTheList(t *testing.T) {
 	}
 }
 
-// A late follow of a host is recorded for as long as a session may live.
+// A late follow of a host by a user who was here is recorded for as long as a session may live.
 func TestGapsOfFollowsAreForgottenAfterSessions(t *testing.T) {
 	eachTestDB(t, func(b *testDB) {
 		b.MakeUsers("ann", "bob", "cat", "dan", "eve")
 		b.addHosts(2, 3, 5)
+		b.MustWrite(func(tx *sql.Tx) error { return people.MarkActive(b.Ctx, tx, []services.UserID{1}) })
 		start := b.Clock.Now().UTC().Truncate(time.Millisecond)
 		follow := func(followee services.UserID, age time.Duration) {
-			b.MakeFollows(services.FollowEdge{Follower: 1, Followee: followee, PostsCountAfter: services.PostID(services.SortableIDAt(b.Clock.Now().Add(-age)))})
+			since := services.PostID(services.SortableIDAt(b.Clock.Now().Add(-age)))
+			b.MakeFollows(services.FollowEdge{Follower: 1, Followee: followee, PostsCountAfter: since},
+				services.FollowEdge{Follower: 4, Followee: followee, PostsCountAfter: since}) // who was never here
 		}
 		follow(2, time.Hour)
 		follow(3, 0)
-		follow(4, time.Hour) // not a host
+		b.MakeFollows(services.FollowEdge{Follower: 1, Followee: 4, PostsCountAfter: services.PostID(services.SortableIDAt(start.Add(-time.Hour)))}) // not a host
 		b.Clock.Advance(time.Minute)
 		follow(2, 2*time.Hour) // it exists
 		follow(5, time.Hour)
@@ -235,6 +238,7 @@ func TestGapsOfFollowsAreForgottenAfterSessions(t *testing.T) {
 		read := func(since time.Time) []followGap { return sqltest.Must(followGapsOf(b.Ctx, b.DB, 1, since))(b.T) }
 		sqltest.Equal(b.T, read(start), want)
 		sqltest.Equal(b.T, read(start.Add(time.Minute)), want[:1])
+		sqltest.Equal(b.T, len(sqltest.Must(followGapsOf(b.Ctx, b.DB, 4, start))(b.T)), 0)
 		sqltest.Equal(b.T, sqltest.Must(forgetFollowGaps(b.Ctx, b.DB, start))(b.T), 0)
 		sqltest.Equal(b.T, sqltest.Must(forgetFollowGaps(b.Ctx, b.DB, start.Add(time.Minute)))(b.T), 1)
 		sqltest.Equal(b.T, read(start), want[:1])

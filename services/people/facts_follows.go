@@ -58,13 +58,14 @@ var noteUnfollow = sql.NewStatement("note the end of a follow", `INSERT INTO pas
 // their last five minutes one by one, so only an older time can make a follow look as if a session had begun with it.
 const lateFollowAge = time.Minute
 
-// The statements on follow_gaps insert nothing if the followee has no shows. COALESCE makes the search for the host a look-up by key.
+// The statements on follow_gaps insert nothing if the followee has no shows. COALESCE makes each search a look-up by key.
 var (
 	// noteLateFollows records that boards lacked the hosts of some follows until now. It runs before the follows are inserted: one that
-	// exists by then is not late.
+	// exists by then is not late. A follower who was never here has no session, so the first import of an application notes nothing.
 	noteLateFollows = sql.NewStatement("note late follows", `INSERT INTO follow_gaps (follower, followee, since, until_at)
 		SELECT c.follower, c.followee, c.since, CAST($2 AS BIGINT) FROM {rows $1 follower BIGINT, followee BIGINT, since BIGINT} AS c
 		WHERE COALESCE((SELECT TRUE FROM hosts WHERE hosts.host = c.followee), FALSE)
+			AND COALESCE((SELECT u.seen_at > 0 FROM users u WHERE u.number = c.follower), FALSE)
 			AND 0 = (SELECT count(*) FROM follows f WHERE f.follower = c.follower AND f.followee = c.followee)
 		ON CONFLICT DO NOTHING`)
 
