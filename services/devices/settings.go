@@ -15,7 +15,7 @@ type Settings struct {
 	OnlyAway           bool          `name:"web-push-away" help:"send nothing to the devices of users with an open socket until they have closed it"`
 	Allow              []string      `name:"web-push-allow" placeholder:"LIST" help:"the networks and addresses of push services that may be called though they are not public, also without https, separated by commas; empty: none; any user can name an address in them"`
 	Timeout            time.Duration `name:"web-push-timeout" default:"10s" placeholder:"DURATION" min:"100ms" max:"30s" help:"the longest time for a push service to answer; another node takes over from one that crashed within this and 17 s"`
-	RequestsPerService int           `name:"web-push-requests" default:"32" placeholder:"COUNT" min:"1" max:"1024" help:"the most requests to one push service at the same time; all together get at most eight times as many and 256"`
+	RequestsPerService int           `name:"web-push-requests" default:"32" placeholder:"COUNT" min:"1" max:"1024" help:"the most requests to one push service at the same time; to all of them together, eight times as many and 256 more"`
 }
 
 // Faults returns the reasons why settings are invalid, by flag. The key and the subject are checked together under the key, and the

@@ -6,7 +6,7 @@ import "time"
 type Settings struct {
 	Limits ShowLimits `embed:""`
 
-	SessionScope string `name:"board-sessions" default:"request" placeholder:"SCOPE" oneof:"request device user" help:"the scope of a session of the live board: request: each first page starts its own; device or user: each device or each user has one at a time, and a new first page ends it; with user, two open boards of a user, in two tabs or on two devices, end each other's"`
+	SessionScope string `name:"board-sessions" default:"request" placeholder:"SCOPE" oneof:"request device user" help:"the scope of a session of the live board: request: each first page starts its own; device or user: each device or each user has one at a time, and a new first page ends it; with user, boards that are open in two tabs or on two devices end each other's sessions"`
 	// A session lives up to a thirtieth longer. No session lives longer than maxSessionLifeInIdleTimes times that.
 	SessionIdleTime time.Duration `name:"board-session-for" default:"30m" placeholder:"DURATION" min:"1m" max:"2h" help:"the lifetime of a session of the live board after its last page or open subscription; it ends after 24 times as long in any case"`
 }
